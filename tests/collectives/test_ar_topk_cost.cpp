@@ -9,21 +9,9 @@
 
 namespace pith::test {
 
-namespace {
-
-SparseShape shape_of(int ranks, double megabytes, double density) {
-  SparseShape shape;
-  shape.ranks = ranks;
-  shape.pairs = megabytes * 1e6 / 4 * density;
-  return shape;
-}
-
-}  // namespace
-
 TEST_CASE("indices along a chain cost the same bytes for any number of ranks", "[ar-topk][cost]") {
   const double beta = 1e-9;
-  SparseShape shape = shape_of(8, 400, 0.01);
-  shape.parcels = 64;
+  SparseShape shape{.ranks = 8, .pairs = 1e6, .parcels = 64};
   const double few = ar_topk_cost(shape, 0, beta);
   shape.ranks = 16;
   CHECK(ar_topk_cost(shape, 0, beta) < 1.2 * few);

@@ -68,72 +68,55 @@ TEST_CASE("hierarchy=host is the flat scheme on the sums of hosts", "[sparse][by
   }
 }
 
-TEST_CASE("every scheme by host, over many steps", "[sparse][by-host]") {
-  for (const char* spec : specs) {
-    for (const char* values : {"", ",values=bf16", ",values=f16"}) {
-      SparseCase c;
-      c.ranks = 7;
-      c.hosts = {0, 0, 1, 1, 1, 2, 2};
-      c.integers = true;
-      c.counts = {2000};
-      c.spec = by_host(fmt::format("{}{}", spec, values));
-      CHECK(run_beside_twins(c, 20) == "");
-    }
-  }
+namespace {
+
+struct Walk {
+  std::vector<int> hosts;
+  std::vector<std::size_t> counts;
+  int steps;
+  std::size_t chunk_bytes;
+  SimConfig config = {};  // when messages come
+};
+
+SimConfig late_and_in_pieces() {
+  SimConfig config;
+  config.kernel_s = 1e-7;
+  config.slot_bytes = 48;
+  config.jitter_s = 1e-4;
+  return config;
 }
 
-TEST_CASE("groups of tensors by host", "[sparse][by-host]") {
-  for (const char* spec : specs) {
-    SparseCase c;
-    c.ranks = 5;
-    c.hosts = {0, 1, 0, 1, 1};
-    c.integers = true;
-    c.counts = {10, 0, 3000, 1, 500, 3};
-    c.spec = by_host(spec);
-    CHECK(run_beside_twins(c, 6) == "");
-    c.counts = {0, 0};
-    CHECK(run_beside_twins(c, 2) == "");
-  }
-}
-
-TEST_CASE("large vectors by host are streamed", "[sparse][by-host]") {
-  for (const char* spec : {"topk:density=0.01", "ar-topk:density=0.01", "exdyna:density=0.01"}) {
-    SparseCase c;
-    c.ranks = 4;
-    c.hosts = {0, 0, 1, 1};
-    c.integers = true;
-    c.counts = {400000};
-    c.chunk_bytes = 4096;
-    c.spec = by_host(spec);
-    CHECK(run_beside_twins(c, 3) == "");
-  }
-}
-
-TEST_CASE("by host where messages come late and in pieces", "[sparse][by-host]") {
-  for (const char* spec : specs) {
-    SparseCase c;
-    c.ranks = 6;
-    c.hosts = {0, 1, 1, 0, 1, 2};
-    c.integers = true;
-    c.counts = {900, 40};
-    c.chunk_bytes = 256;
-    c.spec = by_host(spec);
-    SimConfig config;
-    config.kernel_s = 1e-7;
-    config.slot_bytes = 48;
-    config.jitter_s = 1e-4;
-    CHECK(run_beside_twins(c, 4, config) == "");
-  }
-}
-
-TEST_CASE("hosts of many ranks", "[sparse][by-host]") {
+std::string walk_beside_twins(const std::string& spec, const Walk& walk) {
   SparseCase c;
-  c.ranks = 75;
-  for (int r = 0; r < c.ranks; ++r) c.hosts.push_back(r < 35 ? 0 : 1);
+  c.ranks = static_cast<int>(walk.hosts.size());
+  c.hosts = walk.hosts;
   c.integers = true;
-  c.counts = {1000};
-  c.spec = by_host("exdyna:density=0.05");
-  CHECK(run_beside_twins(c, 3) == "");
+  c.counts = walk.counts;
+  c.chunk_bytes = walk.chunk_bytes;
+  c.spec = by_host(spec);
+  return run_beside_twins(c, walk.steps, walk.config);
+}
+
+}  // namespace
+
+TEST_CASE("every scheme by host, in every way", "[sparse][by-host]") {
+  const std::size_t whole = SparseCase().chunk_bytes;
+  const Walk many_steps{{0, 0, 1, 1, 1, 2, 2}, {2000}, 20, whole};
+  const Walk others[] = {{{0, 1, 0, 1, 1}, {10, 0, 3000, 1, 500, 3}, 6, whole},
+                         {{0, 1, 0, 1, 1}, {0, 0}, 2, whole},
+                         {{0, 1, 1, 0, 1, 2}, {900, 40}, 4, 256, late_and_in_pieces()}};
+  for (const std::string spec : specs) {
+    for (const char* values : {"", ",values=bf16", ",values=f16"}) {
+      CHECK(walk_beside_twins(spec + values, many_steps) == "");
+    }
+    for (const Walk& walk : others) CHECK(walk_beside_twins(spec, walk) == "");
+  }
+  for (const char* spec : {"topk:density=0.01", "ar-topk:density=0.01", "exdyna:density=0.01"}) {
+    CHECK(walk_beside_twins(spec, {{0, 0, 1, 1}, {400000}, 3, 4096}) == "");
+  }
+  std::vector<int> hosts_of_many(75, 1);
+  std::fill_n(hosts_of_many.begin(), 35, 0);
+  CHECK(walk_beside_twins("exdyna:density=0.05", {hosts_of_many, {1000}, 3, whole}) == "");
 }
 
 TEST_CASE("one rank a host is the flat scheme, bit for bit", "[sparse][by-host]") {

@@ -69,42 +69,6 @@ TEST_CASE("where the caller adds, a rank reads its own part only", "[sparse][exd
   }
 }
 
-TEST_CASE("pairs that have no room", "[sparse][exdyna]") {
-  SparseCase c;
-  c.ranks = 3;
-  c.spec = "exdyna:density=0.1";
-  ModeProgram modes(c, {.pairs = true, .capacity = 20});
-  SimConfig config;
-  config.ranks = 3;
-  World world(config);
-  modes.program.draw(0);
-  for (const Error& error : modes.step(world)) CHECK(error.code() == Code::invalid_argument);
-  CHECK(modes.pairs(0) > 20);
-  CHECK(modes.program.compressor(0).step == 1);
-}
-
-TEST_CASE("gradients of zeros, and then others", "[sparse][exdyna]") {
-  SparseCase c;
-  c.ranks = 4;
-  c.counts = {5000};
-  c.spec = "exdyna:density=0.01";
-  SparseProgram program(c);
-  SimConfig config;
-  config.ranks = 4;
-  World world(config);
-  for (int step = 0; step < 3; ++step) {
-    REQUIRE(program.step(world) == "");
-    CHECK(std::ranges::all_of(program.result(0), [](float x) { return x == 0; }));
-    CHECK(program.compressor(0).stats.selected_union == 0);
-  }
-  for (std::uint64_t step = 0; step < 5; ++step) {
-    program.draw(step);
-    REQUIRE(program.step(world) == "");
-    CHECK(program.compressor(0).stats.selected_union > 10);
-    CHECK(program.compressor(0).stats.selected_union < 150);
-  }
-}
-
 namespace {
 
 // Whether rank 1 of 3 elects there in the next step.

@@ -194,32 +194,3 @@ TEST_CASE("a host's call that only asks how many pairs there are waits for the a
     CHECK(n == 10);
   }
 }
-
-TEST_CASE("sparse results on device memory are refused for reasons that are told") {
-  const test::Device device;
-  const Comms comms(1);
-  const DeviceMemory send(4000);
-  const DeviceMemory indices(80);
-  const DeviceMemory values(40);
-  const Side side(1, "topk:density=0.01", 1000, pithFloat32);
-  std::memset(send.as<void>(), 0, 4000);
-  std::uint64_t plain_index = 0;
-  std::size_t n = 0;
-  const auto call = [&](std::uint64_t* to, void* stream, std::size_t* told) {
-    const pithResult_t result = call_sparse(side, 0, send.as<void>(), to, values.as<void>(), 10,
-                                            told, pithSum, comms.comms[0], stream);
-    UNSCOPED_INFO(pithGetLastError(nullptr));
-    return result;
-  };
-  CHECK(call(&plain_index, *comms.streams[0], &n) == pithInvalidArgument);
-  CHECK(std::string(pithGetLastError(nullptr)).find("pageable") != std::string::npos);
-  CHECK(call(indices.as<std::uint64_t>(), *comms.streams[0], nullptr) == pithInvalidArgument);
-  // How many there are is told by the host where all other memory is the host's.
-  const std::vector<float> plain_send(1000);
-  float plain_value = 0;
-  CHECK(call_sparse(side, 0, plain_send.data(), &plain_index, &plain_value, 1,
-                    indices.as<std::size_t>(), pithSum, comms.comms[0],
-                    *comms.streams[0]) == pithInvalidArgument);
-  CHECK(call(indices.as<std::uint64_t>(), *comms.streams[0], &n) == pithSuccess);
-  comms.synchronize();
-}

@@ -33,18 +33,6 @@ cuda::StubCounters counters() {
   return now;
 }
 
-CollectiveArgs allreduce_args(const DeviceMemory& send, const DeviceMemory& recv, std::size_t count,
-                              Op op) {
-  CollectiveArgs args;
-  args.send = send.bytes().part(0, count * 4);
-  args.recv = recv.bytes().part(0, count * 4);
-  args.count = count;
-  args.type = DType::u32;
-  args.op = op;
-  args.tuning = {4096, 3};
-  return args;
-}
-
 }  // namespace
 
 TEST_CASE("a kernel runs on the stream and its fence follows it") {
@@ -109,52 +97,6 @@ TEST_CASE("the buddy system joins what is given back") {
     if (i != 4 && i != 5) buddy.give(i, 0);
   }
   CHECK(buddy.take(4) == 0);
-}
-
-TEST_CASE("allreduce coroutines serve device memory") {
-  const Device device;
-  const int ranks = GENERATE(2, 3, 4);
-  const char* name = GENERATE("ring", "one_shot", "two_shot", "recursive_doubling");
-  const Op op = GENERATE(Op::sum, Op::avg);
-  const Algorithm* algorithm = find_algorithm(Collective::allreduce, name);
-  REQUIRE(algorithm);
-  INFO(name << " on " << ranks << " ranks");
-  DeviceWorld world(ranks);
-  constexpr std::size_t most = 20000;
-  std::vector<std::unique_ptr<DeviceMemory>> send;
-  std::vector<std::unique_ptr<DeviceMemory>> recv;
-  for (int r = 0; r < ranks; ++r) {
-    send.push_back(std::make_unique<DeviceMemory>(most * 4));
-    recv.push_back(std::make_unique<DeviceMemory>(most * 4));
-  }
-  cuda::pithStubStrict(cuda::Strict::fail, 100);
-  cuda::pithStubReset();
-  for (const std::size_t count : {std::size_t{1}, std::size_t{1000}, most}) {
-    std::vector<std::uint32_t> expected(count);
-    for (int r = 0; r < ranks; ++r) {
-      auto* values = send[static_cast<std::size_t>(r)]->as<std::uint32_t>();
-      for (std::size_t i = 0; i < count; ++i) {
-        values[i] = static_cast<std::uint32_t>(i * 2654435761u) / 8 + static_cast<unsigned>(r);
-        expected[i] += values[i];
-      }
-    }
-    const auto divisor = op == Op::avg ? static_cast<std::uint32_t>(ranks) : 1u;
-    world.run([&](Call& call) {
-      const auto r = static_cast<std::size_t>(call.rank());
-      return algorithm->run(call, allreduce_args(*send[r], *recv[r], count, op));
-    });
-    for (const auto& memory : recv) {
-      for (std::size_t i = 0; i < count; ++i) {
-        REQUIRE(memory->as<std::uint32_t>()[i] == expected[i] / divisor);
-      }
-    }
-  }
-  const cuda::StubCounters after = counters();
-  CHECK(after.allocs == 0);
-  CHECK(after.frees == 0);
-  CHECK(after.syncs == 0);
-  CHECK(after.calls_from_host_functions == 0);
-  for (std::size_t r = 0; r < world.size(); ++r) CHECK(world[r].late_blocks() == 0);
 }
 
 // More saturate no link, and of the highest priority they would starve what the user runs beside.

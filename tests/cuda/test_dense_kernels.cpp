@@ -223,38 +223,6 @@ TEST_CASE("words that packs are read from lie within their arrays") {
   }
 }
 
-TEST_CASE("scale and divide kernels have the bits of the host's") {
-  for (const DType type : all_types) {
-    const std::size_t size = size_of(type);
-    for (const std::size_t count : counts) {
-      INFO(short_name(type) << " of " << count);
-      const Bytes a = random_elements(type, count, 0, 3);
-      const Bytes factor = random_elements(type, 1, 0, 4);
-      Bytes expected(count * size);
-      kernels::scale(expected.data(), a.data(), factor.data(), count, type);
-      Buffer in(a, size);
-      Buffer out(count * size);
-      Buffer at(factor, 0);
-      MapArgs args{out.data, in.data, count, 0, nullptr, 0};
-      std::memcpy(&args.bits, factor.data(), size);
-      kernel("scale_" + short_name(type))(&args, 2);
-      REQUIRE(first_difference(copy_of(out.data, count * size), expected) == -1);
-      args.bits = 0;
-      args.where = at.data;
-      kernel("scale_" + short_name(type))(&args, 2);
-      REQUIRE(first_difference(copy_of(out.data, count * size), expected) == -1);
-      for (const float divisor : {1.0f, 3.0f, 300.0f}) {
-        Bytes quotient = a;
-        scalar::finish_avg(quotient.data(), count, type, divisor);
-        Buffer data(a, 0);
-        const MapArgs divide{data.data, data.data, count, 0, nullptr, divisor};
-        kernel("divide_" + short_name(type))(&divide, 2);
-        REQUIRE(first_difference(copy_of(data.data, count * size), quotient) == -1);
-      }
-    }
-  }
-}
-
 TEST_CASE("cast kernels have the bits of the host's") {
   for (const DType from : all_types) {
     for (const DType to : all_types) {

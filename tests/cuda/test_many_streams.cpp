@@ -1,5 +1,4 @@
 // Many ranks, communicators and streams on one device, and several threads that use them at once.
-#include "tests/cuda/said_during.hpp"
 #include "tests/cuda/stream_world.hpp"
 
 using namespace pith::cuda;
@@ -75,29 +74,4 @@ TEST_CASE("threads enqueue at once on communicators of their own") {
   }
   for (std::thread& thread : running) thread.join();
   CHECK(right == std::vector<unsigned>(threads, rounds));
-}
-
-// Whoever has such streams may have more than there are hardware queues, and would hang.
-TEST_CASE("a stream of the priority of ours is warned of, where steps are launched", "[launches]") {
-  const test::Device device;
-  int least = 0;
-  int greatest = 0;
-  OK(cu().ctx_priority_range(&least, &greatest));
-  CUstream high = nullptr;
-  OK(cu().stream_create(&high, kStreamNonBlocking, greatest));
-  const std::string said = said_during([&] {
-    const World world(2);
-    REQUIRE(issue(world, 1));
-    for (int call = 0; call < 2; ++call) {
-      for (const auto& rank : world.ranks) {
-        CUstream stream = rank == world.ranks[0] ? high : static_cast<CUstream>(rank->other);
-        REQUIRE(allreduce(*rank, rank->other_send, rank->other_recv, stream) == pithSuccess);
-      }
-    }
-    OK(cu().stream_synchronize(high));
-  });
-  const std::size_t at = said.find("has priority -5, as Pith's own streams have");
-  CHECK(at != std::string::npos);
-  CHECK(said.find("has priority", at + 1) == std::string::npos);
-  OK(cu().stream_destroy(high));
 }

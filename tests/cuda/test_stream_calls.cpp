@@ -4,33 +4,6 @@
 using namespace pith::cuda;
 using namespace pith::cuda::test;
 
-TEST_CASE("a call starts when its stream reaches it and does not block the caller") {
-  const test::Device device;
-  const char* algorithm = GENERATE("allreduce:ring", "allreduce:one_shot", "allreduce:two_shot");
-  const int n = GENERATE(2, 4);
-  INFO(algorithm << " on " << n << " ranks");
-  World world(n, algorithm);
-  Words hold(1);
-  for (std::size_t r = 0; r < world.ranks.size(); ++r) {
-    Rank& rank = *world.ranks[r];
-    fill(rank.send, r, 1);
-    std::memset(rank.recv.as<void>(), 0x5A, count * 4);
-    OK(cu().wait_value64(rank.stream, hold.at(0), 1, kWaitValueGeq));
-    REQUIRE(allreduce(rank, rank.send, rank.recv, rank.stream) == pithSuccess);
-  }
-  const Event behind;
-  OK(cu().event_record(behind, world.ranks[0]->stream));
-  sleep_ms(20);
-  CHECK(cu().event_query(behind) == kErrorNotReady);
-  for (const auto& rank : world.ranks) {
-    for (std::size_t i = 0; i < count; ++i) REQUIRE(rank->recv.as<unsigned>()[i] == 0x5A5A5A5Au);
-  }
-  hold[0].store(1, std::memory_order_release);
-  world.finish();
-  OK(cu().event_synchronize(behind));
-  for (const auto& rank : world.ranks) CHECK(holds_sum(rank->recv, world.ranks.size(), 1));
-}
-
 TEST_CASE("the steady state allocates nothing and synchronises nothing") {
   const test::Device device;
   World world(2);
@@ -85,70 +58,6 @@ TEST_CASE("a short call costs few operations", "[launches]") {
       1;
   CHECK(given <= 7);
   CHECK(after.host_copies == before.host_copies);
-}
-
-TEST_CASE("a captured call is replayed 1,000 times among eager ones") {
-  const test::Device device;
-  constexpr std::size_t n = 2;
-  World world(n);
-  std::vector<std::unique_ptr<Graph>> graphs;
-  for (const auto& rank : world.ranks) {
-    OK(cu().capture_begin(rank->stream, kCaptureGlobal));
-    // Two calls in one graph: the second takes the first one's result.
-    REQUIRE(allreduce(*rank, rank->send, rank->recv, rank->stream) == pithSuccess);
-    REQUIRE(allreduce(*rank, rank->recv, rank->recv, rank->stream) == pithSuccess);
-    CUgraph graph = nullptr;
-    OK(cu().capture_end(rank->stream, &graph));
-    graphs.push_back(std::make_unique<Graph>(graph));
-    OK(cu().graph_destroy(graph));
-  }
-  pithStubStrict(Strict::fail, 100);
-  bool right = true;
-  for (unsigned round = 0; round < 1000 && right; ++round) {
-    const bool eager = round % 3 != 0;
-    for (std::size_t r = 0; r < n; ++r) {
-      Rank& rank = *world.ranks[r];
-      fill(rank.send, r, round);
-      fill(rank.other_send, r, round + 7);
-      const auto replay = [&] { OK(cu().graph_launch(graphs[r]->exec, rank.stream)); };
-      if (r == 0) replay();
-      if (eager) REQUIRE(allreduce(rank, rank.other_send, rank.other_recv, rank.other) == 0);
-      if (r != 0) replay();
-    }
-    world.finish();
-    for (std::size_t r = 0; r < n; ++r) {
-      Rank& rank = *world.ranks[r];
-      for (std::size_t i = 0; i < count; ++i) {
-        const std::uint32_t sum = value(0, i, round) + value(1, i, round);
-        right &= rank.recv.as<std::uint32_t>()[i] == 2 * sum;
-      }
-      if (eager) right &= holds_sum(rank.other_recv, n, round + 7);
-    }
-    INFO("round " << round);
-    REQUIRE(right);
-  }
-  CHECK(counters().graph_launches == 1000 * n);
-}
-
-TEST_CASE("abort ends a stream's wait, and that of a call which no stream has reached") {
-  const test::Device device;
-  World world(2);
-  Rank& first = *world.ranks[0];
-  Rank& second = *world.ranks[1];
-  Words hold(1);
-  // Rank 0's stream is inside the call, rank 1's has not reached it.
-  REQUIRE(allreduce(first, first.send, first.recv, first.stream) == pithSuccess);
-  OK(cu().wait_value64(second.stream, hold.at(0), 1, kWaitValueGeq));
-  REQUIRE(allreduce(second, second.send, second.recv, second.stream) == pithSuccess);
-  sleep_ms(20);
-  CHECK(cu().stream_query(first.stream) == kErrorNotReady);
-  REQUIRE(pithCommAbort(first.comm) == pithSuccess);
-  first.comm = nullptr;
-  OK(cu().stream_synchronize(first.stream));
-  REQUIRE(pithCommAbort(second.comm) == pithSuccess);
-  second.comm = nullptr;
-  hold[0].store(1, std::memory_order_release);
-  OK(cu().stream_synchronize(second.stream));
 }
 
 TEST_CASE("a peer's failure lets streams go on, replays included, and the error stays") {
@@ -247,31 +156,6 @@ TEST_CASE("all streams of a group are in one capture, or none is") {
     CHECK(holds_sum(one->recv, 2, 6));
     CHECK(holds_sum(one->other_recv, 2, 7));
   }
-}
-
-TEST_CASE("host memory and blocking calls go along with streams") {
-  const test::Device device;
-  World world(2);
-  std::vector<std::vector<std::uint32_t>> data{{1, 2, 3}, {10, 20, 30}};
-  for (std::size_t r = 0; r < 2; ++r) {
-    Rank& rank = *world.ranks[r];
-    fill(rank.send, r, 9);
-    REQUIRE(pithAllReduce(data[r].data(), data[r].data(), 3, pithUint32, pithSum, rank.comm,
-                          rank.stream.handle) == pithSuccess);
-    REQUIRE(pithBarrier(rank.comm, rank.other.handle) == pithSuccess);
-    REQUIRE(allreduce(rank, rank.send, rank.recv, rank.other) == pithSuccess);
-  }
-  world.finish();
-  CHECK(data[0] == std::vector<std::uint32_t>{11, 22, 33});
-  CHECK(data[1] == data[0]);
-  for (const auto& rank : world.ranks) CHECK(holds_sum(rank->recv, 2, 9));
-  REQUIRE(pithGroupStart() == pithSuccess);
-  for (std::size_t r = 0; r < 2; ++r) {
-    REQUIRE(pithAllReduce(data[r].data(), data[r].data(), 3, pithUint32, pithSum,
-                          world.ranks[r]->comm, nullptr) == pithSuccess);
-  }
-  REQUIRE(pithGroupEnd() == pithSuccess);
-  CHECK(data[0] == std::vector<std::uint32_t>{22, 44, 66});
 }
 
 TEST_CASE("memory and stream must suit each other") {

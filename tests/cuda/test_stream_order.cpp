@@ -3,16 +3,12 @@
 #include <chrono>
 #include <random>
 
-#include "streams/stream_order.hpp"
-#include "tests/cuda/said_during.hpp"
 #include "tests/cuda/stream_world.hpp"
 
 using namespace pith::cuda;
 using namespace pith::cuda::test;
 
 namespace {
-
-using pith::StreamOrder;
 
 void set(const DeviceMemory& memory, unsigned char byte) {
   std::memset(memory.as<void>(), byte, count * 4);
@@ -314,47 +310,4 @@ TEST_CASE("1,000 calls on four streams, each of another's result") {
     while (passed[s].load(std::memory_order_acquire) != 1) std::this_thread::yield();
   }
   for (const auto& rank : world.ranks) CHECK(holds_multiple(rank->send, n, seed, factor));
-}
-
-TEST_CASE("a call that is held back for long is told of, and whom it waits for") {
-  struct Held : StreamOrder::Entry {
-    int begun = 0;
-    pith::CallArgs collective;
-  };
-  pith::CommState state;
-  StreamOrder order(state, 3, 0.001,
-                    [](StreamOrder::Entry& entry) { ++static_cast<Held&>(entry).begun; });
-  Held calls[3];
-  const char streams[2] = {};
-  for (unsigned i = 0; i < 3; ++i) {
-    calls[i].number = 10 + i;
-    calls[i].collective = pith::CollectiveArgs{.count = 70 + i};
-    calls[i].args = &calls[i].collective;
-    order.take_turn(false);
-    order.add(calls[i], &streams[i % 2]);
-  }
-  CHECK_FALSE(order.reach(calls[1]));
-  sleep_ms(2);
-  const std::string text = said_during([&] {
-    for (int i = 0; i < 2000; ++i) order.progress();
-  });
-  INFO(text);
-  CHECK(text.find("rank 3 has held back call 11 (allreduce of 71") != std::string::npos);
-  CHECK(text.find("behind call 10 (allreduce of 70") != std::string::npos);
-  CHECK(std::count(text.begin(), text.end(), '\n') == 1);
-
-  // The third, on the first one's stream, comes there only when that has passed: it still waits for
-  // the second.
-  CHECK(order.reach(calls[0]));
-  CHECK_FALSE(order.reach(calls[2]));
-  CHECK_FALSE(order.begin_held());
-  order.remove(calls[0]);
-  CHECK(order.begin_held());
-  CHECK(calls[1].begun == 1);
-  CHECK(calls[2].begun == 0);
-  CHECK(order.busy());
-  state.revoked = pith::Error(pith::Code::remote, "aborted");
-  CHECK(order.progress());
-  CHECK(calls[2].begun == 1);
-  CHECK_FALSE(order.busy());
 }

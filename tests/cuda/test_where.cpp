@@ -1,7 +1,5 @@
 // Which memory an address is in: only what the driver does not know is the host's.
-#include "core/log.hpp"
 #include "cuda/peer_access.hpp"
-#include "tests/cuda/said_during.hpp"
 #include "tests/cuda/stream_world.hpp"
 
 using namespace pith;
@@ -105,88 +103,4 @@ TEST_CASE("peers are offered memory by a thread without a context, too") {
   pithStubNeedContext(false);
   CHECK(word_elsewhere != 0);
   CHECK(views.identify(whole) == word_elsewhere);
-}
-
-namespace {
-
-// Of the device; the test frees it.
-Bytes allocate_page() {
-  CUdeviceptr address = 0;
-  OK(cu().mem_alloc(&address, 4096));
-  return {reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(address)), 4096,
-          MemoryKind::cuda};
-}
-
-}  // namespace
-
-TEST_CASE("memory is what it was when a call that has not ended looked at it") {
-  const test::Device device;
-  const Stream stream;
-  PeerAccess views(**pith::cuda::Device::of_stream(stream), {false, true});
-  const Bytes whole = allocate_page();
-  const std::uint32_t one = views.look_at(whole.part(1024, 1024));
-  const std::uint32_t other = views.look_at(whole);
-  const std::uint64_t word = views.identify(whole);
-  REQUIRE(word != 0);
-  CHECK(views.identify(whole.part(1024, 1024)) == word + 1024);
-  OK(cu().mem_free(address_of(whole.data)));
-  views.let_go(one);
-  CHECK(views.identify(whole) == word);  // for the length of a call, no driver is asked
-  views.let_go(other);
-  CHECK(views.identify(whole) == 0);
-}
-
-TEST_CASE("memory that no call has looked at is asked for, whatever was there before") {
-  const test::Device device;
-  const Stream stream;
-  PeerAccess views(**pith::cuda::Device::of_stream(stream), {false, true});
-  const Bytes page = allocate_page();
-  views.let_go(views.look_at(page));
-  const std::uint64_t word = views.identify(page);
-  OK(cu().mem_free(address_of(page.data)));
-  REQUIRE(allocate_page().data == page.data);
-  CHECK(views.identify(page) != 0);
-  CHECK(views.identify(page) != word);
-  OK(cu().mem_free(address_of(page.data)));
-}
-
-// Peers of other processes cannot map it, which is no secret, but not worth a line each time.
-TEST_CASE("that memory is staged is said once, at level info") {
-  const test::Device device;
-  const Stream stream;
-  PeerAccess views(**pith::cuda::Device::of_stream(stream), {false, true});
-  const bool of_pool = GENERATE(false, true);
-  CUdeviceptr address = 0;
-  constexpr std::size_t bytes = std::size_t{2} << 20;
-  if (of_pool) {
-    OK(cu().mem_alloc_async(&address, bytes, stream));
-  } else {
-    CUmemAllocationProp prop{};
-    prop.type = kMemoryPinned;
-    prop.location = {kLocationDevice, 0};
-    const CUmemAccessDesc access{prop.location, kAccessReadWrite};
-    CUmemGenericAllocationHandle handle = 0;
-    OK(cu().mem_create(&handle, bytes, &prop, 0));
-    OK(cu().mem_reserve(&address, bytes, 0, 0, 0));
-    OK(cu().mem_map(address, bytes, 0, handle, 0));
-    OK(cu().mem_release(handle));
-    OK(cu().mem_set_access(address, bytes, &access, 1));
-  }
-  const Bytes whole{host_view<std::byte>(address), bytes, MemoryKind::cuda};
-  const auto said = [&](const char* level) {
-    set_log_level(level);
-    std::string text = said_during([&] { CHECK(views.identify(whole) != 0); });
-    set_log_level("warn");
-    return text;
-  };
-  const std::string text = said("info");
-  CAPTURE(text);
-  CHECK(text.find(of_pool ? "a memory pool's" : "handle type") != std::string::npos);
-  CHECK(said("info").empty());
-  if (of_pool) {
-    OK(cu().mem_free_async(address, stream));
-  } else {
-    OK(cu().mem_unmap(address, bytes));
-    OK(cu().mem_unreserve(address, bytes));
-  }
 }

@@ -5,7 +5,6 @@
 #include <optional>
 #include <vector>
 
-#include "cuda/kernel_image.hpp"
 #include "tests/cuda/worker_calls.hpp"
 
 using namespace pith::cuda;
@@ -66,23 +65,6 @@ void sleep_until(const std::function<bool()>& done) {
   for (int ms = 0; ms < 10'000 && !done(); ++ms) sleep_ms(1);
 }
 
-std::vector<const void*> loaded;
-CUresult note_library(CUlibrary* library, const void* code, CUjit_option* jit, void** jit_values,
-                      unsigned jit_count, CUlibraryOption* options, void** values,
-                      unsigned values_count) {
-  loaded.push_back(code);
-  return cu().library_load(library, code, jit, jit_values, jit_count, options, values,
-                           values_count);
-}
-
-std::size_t times_loaded(std::string_view name) {
-  for (const KernelImage& image : kernel_images()) {
-    if (image.name != name) continue;
-    return static_cast<std::size_t>(std::count(loaded.begin(), loaded.end(), image.data));
-  }
-  return 0;
-}
-
 }  // namespace
 
 TEST_CASE("the memory of workers comes back once streams have passed their abandoned calls") {
@@ -123,26 +105,6 @@ TEST_CASE("the memory of captured workers comes back when their graphs are gone"
   exec.reset();
   CHECK(device.has_boards());
   CHECK(device.has_ring());
-}
-
-TEST_CASE("a worker that is not launched after all has no blocks, and its board is free") {
-  renew_device();
-  const test::Device context;
-  const Stream stream;
-  pith::cuda::Device& device = device_of(stream);
-  const unsigned all = share_of(device);
-  Queue queue(all);
-  StreamEntry refused;
-  pithStubRefuseAfter(0);
-  REQUIRE(queue.gate->enqueue(stream, refused));
-  const auto turn = device.take_slot();
-  REQUIRE(turn);
-  CHECK(device.grant_blocks(*turn, Stream(), all) == all);
-  std::atomic_ref(turn->slot->start).store(turn->value, std::memory_order_release);
-  device.give_slot(*turn);
-  GatedCall call(queue, 0);
-  queue.wait(call.end());
-  OK(cu().stream_synchronize(queue.streams[0]));
 }
 
 TEST_CASE("workers of many queues have no more than their part of a device together") {
@@ -271,19 +233,4 @@ TEST_CASE("a device that fails while workers run ends all calls of all streams")
     rank->comm = nullptr;
   }
   pithStubReset();
-}
-
-TEST_CASE("the image of workers is loaded where there are workers, and nowhere else") {
-  if (kernel_images().empty()) return;  // built without nvcc
-  const test::Device context;
-  Driver driver = cu();
-  driver.library_load = note_library;
-  driver.stub_launch = nullptr;  // as a real one has none: its images are looked at
-  loaded.clear();
-  REQUIRE(KernelSet::load(driver));
-  CHECK(times_loaded("worker") == 0);
-  CHECK(loaded.size() == kernel_images().size() - 1);
-  REQUIRE(KernelSet::load_worker(driver));
-  CHECK(times_loaded("worker") == 1);
-  CHECK(loaded.size() == kernel_images().size());
 }

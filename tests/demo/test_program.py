@@ -107,19 +107,6 @@ class Short(Case):
         self.assertGreaterEqual(accuracy, 50 if below else 97)
         self.assertLessEqual(accuracy, 97 if below else 100)
 
-    def test_too_short_a_run_is_refused(self):
-        status, output, complaints, _ = run("--no-comparison", "--epochs", "1", "--batch", "200")
-        self.assertEqual((status, output), (1, ""))
-        self.assertIn("the check needs 5", complaints)
-
-    def test_one_epoch(self):
-        status, output, complaints, _ = run("--no-comparison", "--epochs", "1")
-        self.assertEqual((status, complaints), (0, ""))
-        self.assertIn("after  5 steps  distance", output)
-        self.assertNotIn("after 20 steps", output)
-        self.assertIn("A run of less than 20 steps is not asked for its accuracy.", output)
-        self.assertRegex(output.splitlines()[-1], r"^demo: accuracy .* equal .*: yes, ")
-
     @unittest.skipUnless(shutil.which("ip") and shutil.which("tc"), "no iproute2")
     def test_nothing_is_compared_where_namespaces_are_refused(self):
         under = ()  # as they are to everybody but root

@@ -1,5 +1,5 @@
-/* What is answered without moving data: texts, teams, properties, calls that Pith has nothing for,
- * NULL communicators; and the less usual ways to a communicator. */
+/* The last error, teams and properties; and the less usual ways to a communicator. What is answered
+ * without one: compare_with_nccl.py; what is refused: check_refused.py. */
 #include <pthread.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,28 +10,6 @@ static float sum_over(struct client* me, ncclComm_t comm, float mine) {
   float sum = 0;
   OK(ncclAllReduce(&mine, &sum, 1, ncclFloat32, ncclSum, comm, NULL));
   return sum;
-}
-
-static void texts(struct client* me) {
-  const char* const known[] = {
-      "no error",
-      "unhandled cuda error (run with NCCL_DEBUG=INFO for details)",
-      "unhandled system error (run with NCCL_DEBUG=INFO for details)",
-      "internal error - please report this issue to the NCCL developers",
-      "invalid argument (run with NCCL_DEBUG=WARN for details)",
-      "invalid usage (run with NCCL_DEBUG=WARN for details)",
-      "remote process exited or there was a network error",
-      "NCCL operation in progress",
-      "unknown result code",
-  };
-  for (int code = 0; code < 9; ++code) {
-    CHECK(strcmp(ncclGetErrorString((ncclResult_t)code), known[code]) == 0);
-  }
-  CHECK(strcmp(ncclGetErrorString((ncclResult_t)-1), known[8]) == 0);
-  CHECK(strcmp(ncclGetLastError(NULL), "") == 0);
-  ncclResetDebugInit();
-  FAILS(ncclInvalidArgument, ncclGetVersion(NULL));
-  CHECK(strstr(ncclGetLastError(NULL), "ncclGetVersion") != NULL);
 }
 
 enum { rounds = 20000 };
@@ -57,39 +35,6 @@ static void last_error_of_threads(struct client* me) {
   }
   CHECK(pthread_join(thread, NULL) == 0);
   CHECK(strcmp(ncclGetLastError(NULL), other) == 0);
-}
-
-static void null_communicators(struct client* me) {
-  int number = 0, excluded[1] = {0};
-  float value = 1;
-  void* handle = NULL;
-  ncclWindow_t window = NULL;
-  ncclRedOp_t op;
-  ncclResult_t state;
-  ncclComm_t made = NULL;
-  ncclUniqueId id;
-  OK(ncclCommDestroy(NULL));
-  OK(ncclCommAbort(NULL));
-  OK(ncclCommFinalize(NULL));
-  OK(ncclCommRevoke(NULL, 0));
-  FAILS(ncclInvalidArgument, ncclCommCount(NULL, &number));
-  FAILS(ncclInvalidArgument, ncclCommUserRank(NULL, &number));
-  FAILS(ncclInvalidArgument, ncclCommCuDevice(NULL, &number));
-  FAILS(ncclInvalidArgument, ncclCommGetAsyncError(NULL, &state));
-  FAILS(ncclInvalidArgument, ncclCommSplit(NULL, 0, 0, &made, NULL));
-  FAILS(ncclInvalidArgument, ncclCommShrink(NULL, excluded, 1, &made, NULL, 0));
-  FAILS(ncclInvalidArgument, ncclAllReduce(&value, &value, 1, ncclFloat32, ncclSum, NULL, NULL));
-  FAILS(ncclInvalidArgument, ncclSend(&value, 1, ncclFloat32, 0, NULL, NULL));
-  FAILS(ncclInvalidArgument,
-        ncclRedOpCreatePreMulSum(&op, &value, ncclFloat32, ncclScalarHostImmediate, NULL));
-  FAILS(ncclInvalidArgument, ncclRedOpDestroy((ncclRedOp_t)8, NULL));
-  FAILS(ncclInvalidArgument, ncclCommRegister(NULL, &value, sizeof value, &handle));
-  FAILS(ncclInvalidArgument, ncclCommWindowRegister(NULL, &value, sizeof value, &window, 0));
-  FAILS(ncclInvalidArgument, ncclDevCommCreate(NULL, NULL, NULL));
-  FAILS(ncclInvalidArgument, ncclCommGrow(NULL, 2, &id, 0, &made, NULL));
-  CHECK(made == NULL && value == 1);
-  const ncclTeam_t team = ncclTeamWorld(NULL);
-  CHECK(team.nRanks == 1 && team.rank == 0 && team.stride == 1);
 }
 
 static int is_team(ncclTeam_t team, int ranks, int rank, int stride) {
@@ -127,55 +72,6 @@ static void teams(struct client* me) {
   FAILS(ncclInvalidArgument, ncclCommQueryProperties(comm, NULL));
   FAILS(ncclInvalidArgument, ncclCommQueryProperties(NULL, &properties));
   OK(ncclCommDestroy(comm));
-}
-
-static void not_supported(struct client* me) {
-  ncclComm_t comm = client_join(me), made = NULL;
-  ncclUniqueId id;
-  ncclWindow_t window = NULL;
-  ncclWaitSignalDesc_t signal = {1, 0, 0, 0};
-  float value = 1;
-  OK(ncclCommWindowRegister(comm, &value, sizeof value, &window, NCCL_WIN_DEFAULT));
-  FAILS(ncclInvalidUsage, ncclDevCommCreate(comm, NULL, NULL));
-  FAILS(ncclInvalidUsage, ncclDevCommDestroy(comm, NULL));
-  FAILS(ncclInvalidUsage, ncclPutSignal(&value, 1, ncclFloat32, 0, window, 0, 0, 0, 0, comm, NULL));
-  FAILS(ncclInvalidUsage, ncclSignal(0, 0, 0, 0, comm, NULL));
-  FAILS(ncclInvalidUsage, ncclWaitSignal(1, &signal, comm, NULL));
-  FAILS(ncclInvalidUsage, ncclCommGrow(comm, me->size + 1, &id, -1, &made, NULL));
-  FAILS(ncclInvalidUsage, ncclCommGetUniqueId(comm, &id));
-  CHECK(made == NULL);
-
-  ncclMultimemHandle_t multimem = {NULL};
-  void* pointer = &value;
-  OK(ncclGetLsaDevicePointer(window, 0, 0, &pointer));
-  CHECK(pointer == &value);
-  OK(ncclGetMultimemDevicePointer(window, 0, multimem, &pointer));
-  CHECK(pointer == NULL);
-  pointer = &value;
-  OK(ncclGetLsaMultimemDevicePointer(window, 0, &pointer));
-  CHECK(pointer == NULL);
-  CHECK(sum_over(me, comm, 1) == (float)me->size); /* nothing has happened to it */
-  OK(ncclCommWindowDeregister(comm, window));
-  OK(ncclCommDestroy(comm));
-}
-
-static void parameters(struct client* me) {
-  ncclParamHandle_t handle;
-  memset(&handle, 0, sizeof handle);
-  const char *text = NULL, **keys = NULL;
-  int size = -1;
-  int64_t wide = 0;
-  uint8_t narrow = 0;
-  FAILS(ncclInvalidArgument, ncclParamBind(&handle, "NCCL_DEBUG"));
-  FAILS(ncclInvalidArgument, ncclParamGet(handle, &wide, sizeof wide, &size));
-  FAILS(ncclInvalidArgument, ncclParamGetStr(handle, &text));
-  FAILS(ncclInvalidArgument, ncclParamGetParameter("NCCL_DEBUG", &text, &size));
-  FAILS(ncclInvalidArgument, ncclParamGetI64(handle, &wide));
-  FAILS(ncclInvalidArgument, ncclParamGetU8(handle, &narrow));
-  OK(ncclParamGetAllParameterKeys(&keys, &size));
-  CHECK(size == 0 && keys != NULL && keys[0] == NULL);
-  FAILS(ncclInvalidArgument, ncclParamGetAllParameterKeys(NULL, &size));
-  ncclParamDumpAll();
 }
 
 /* Callers clean up before they abort. */
@@ -251,13 +147,9 @@ static void shrunk_with_abort(struct client* me) {
 }
 
 int main(void) {
-  client_run("texts", 1, NULL, texts);
   client_run("last error of threads", 1, NULL, last_error_of_threads);
-  client_run("NULL communicators", 1, NULL, null_communicators);
   client_run("teams", 1, NULL, teams);
   client_run("teams", 5, NULL, teams);
-  client_run("not supported", 2, NULL, not_supported);
-  client_run("parameters", 1, NULL, parameters);
   client_run("cleaned up", 2, NULL, cleaned_up);
   client_run("several ids", 3, NULL, several_ids);
   client_run("shrink after revoke", 3, NULL, shrunk_after_revoke);

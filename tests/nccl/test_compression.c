@@ -257,22 +257,6 @@ static void disturbed(struct client* me) {
   OK(ncclCommDestroy(comm));
 }
 
-/* The log tells why it does not begin. */
-static void logged_short(struct client* me) {
-  char text[65536];
-  static float vector[n], sum[n];
-  client_log();
-  ncclComm_t comm = client_join(me);
-  for (int i = 0; i < 8; ++i) {
-    OK(ncclAllReduce(vector, sum, 100, ncclFloat32, ncclSum, comm, NULL));
-  }
-  OK(ncclCommDestroy(comm));
-  client_take_log(me, text, sizeof text);
-  CHECK(client_times_in(text, "is compressed from now on") == 0);
-  CHECK(client_times_in(text, "is not compressed: ") == 1);
-  CHECK(strstr(text, "its sums are short: 400 bytes, min= is 16384") != NULL);
-}
-
 /* It is one of the settings that ranks compare when they meet. */
 static void differing(struct client* me) {
   ncclComm_t comm = NULL;
@@ -281,21 +265,15 @@ static void differing(struct client* me) {
   CHECK(strstr(ncclGetLastError(NULL), "PITH_COMPRESS=") != NULL);
 }
 
-static void bad_spec(struct client* me, const char* known) {
+static void bad_spec(struct client* me) {
   ncclUniqueId id;
   ncclComm_t comm = NULL;
   OK(ncclGetUniqueId(&id));
   FAILS(ncclInvalidArgument, ncclCommInitRank(&comm, 1, id, 0));
   CHECK(strstr(ncclGetLastError(NULL), "PITH_COMPRESS") != NULL);
-  CHECK(strstr(ncclGetLastError(NULL), "expected") != NULL);
   CHECK(strstr(ncclGetLastError(NULL), "CompressorCreate") == NULL); /* no function of NCCL's */
-  CHECK(strstr(ncclGetLastError(NULL), known) != NULL);
 }
-static void bad_scheme(struct client* me) { bad_spec(me, "ar-topk"); }
-static void bad_bytes(struct client* me) { bad_spec(me, "64K"); }
-static void bad_types(struct client* me) { bad_spec(me, "f32|f16|bf16"); }
-static void bad_key(struct client* me) { bad_spec(me, "bypass"); }
-static void bad_twice(struct client* me) { bad_spec(me, "comes twice"); }
+
 /* The log: one INFO line when it is on, one WARN when residuals were lost. */
 static void logged(struct client* me) {
   char text[65536];
@@ -389,22 +367,16 @@ int main(void) {
   client_run("disturbed", 3, world, disturbed);
   client_run("disturbed", 2, ar, disturbed);
   client_run("log", 2, world, logged);
-  client_run("log of short sums", 2, world, logged_short);
   client_run("log of a vector that moves for good", 2, world, logged_break_for_good);
   client_run("log of a vector that moves for once", 3, world, logged_break_for_once);
   client_run("differing", 2, NULL, differing);
-  const struct {
-    const char* spec;
-    client_body body; /* that knows what the message tells of what is known */
-  } bad[] = {{"PITH_COMPRESS=nonsense:density=1", bad_scheme},
-             {"PITH_COMPRESS=topk:min=1XB", bad_bytes},
-             {"PITH_COMPRESS=topk:types=f32|f64", bad_types},
-             {"PITH_COMPRESS=topk:nonsense=1", bad_key},
-             {"PITH_COMPRESS=topk:min=1,min=2", bad_twice},
-             {"PITH_COMPRESS=topk:types=f32,min=1,types=f32", bad_twice}};
+  const char* bad[] = {"nonsense:density=1", "topk:min=1XB", "topk:types=f32|f64",
+                       "topk:nonsense=1", "topk:min=1,min=2"};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; ++i) {
-    const char* environment[] = {bad[i].spec, NULL};
-    client_run(bad[i].spec, 1, environment, bad[i].body);
+    char variable[64];
+    const char* environment[] = {variable, NULL};
+    snprintf(variable, sizeof variable, "PITH_COMPRESS=%s", bad[i]);
+    client_run(bad[i], 1, environment, bad_spec);
   }
   return 0;
 }

@@ -215,22 +215,6 @@ static void first_calls(struct client* me) {
   }
 }
 
-/* What is refused is so before any vote, on stream 0 too. */
-static void no_vote(struct client* me) {
-  enum { n = 4096 };
-  static float host[n];
-  void* memory = NULL;
-  start_driver(me);
-  ncclComm_t comm = client_join(me);
-  if (me->rank == 0) {
-    OK(ncclMemAlloc(&memory, sizeof host));
-    FAILS(ncclInvalidArgument, ncclAllReduce(host, memory, n, ncclFloat32, ncclSum, comm, NULL));
-    OK(ncclMemFree(memory));
-  }
-  OK(ncclAllReduce(host, host, n, ncclFloat32, ncclSum, comm, NULL));
-  OK(ncclCommDestroy(comm));
-}
-
 /* What a call does behind the stream is done at the end of the process, which is no death. */
 static void ends_behind_stream(struct client* me) {
   use_device(me);
@@ -269,7 +253,5 @@ int main(int count, char** arguments) {
   }
   const char* apart[] = {"PITH_CUDA_IPC=0", NULL};
   client_run("first calls", 1, apart, first_calls);
-  const char* compressed[] = {"PITH_COMPRESS=topk:density=0.25,bypass=never,min=8K", NULL};
-  client_run("no vote", 2, compressed, no_vote);
   return 0;
 }

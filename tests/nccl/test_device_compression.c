@@ -100,24 +100,6 @@ static void in_groups(struct client* me) { train(me, 1, not_default); }
 static void on_null(struct client* me) { train(me, 0, NULL); }
 static void on_own_of_thread(struct client* me) { train(me, 0, (void*)2); }
 
-/* Nobody synchronises: a vector's next call starts behind its last one, on either of two streams.
- */
-static void without_synchronising(struct client* me) {
-  use_device(me);
-  ncclComm_t comm = client_join(me);
-  void* streams[2] = {new_stream(me), new_stream(me)};
-  float *send = device_floats(me), *recv[2] = {device_floats(me), device_floats(me)};
-  for (int i = 0; i < n; ++i) send[i] = 1;
-  for (int i = 0; i < steps; ++i) {
-    OK(ncclAllReduce(send, recv[i % 2], n, ncclFloat32, ncclSum, comm, streams[i % 2]));
-  }
-  for (int s = 0; s < 2; ++s) {
-    CHECK(cuda.synchronize(streams[s]) == 0);
-    CHECK(zeros_in(recv[s]) > 0 && zeros_in(recv[s]) < n);
-  }
-  OK(ncclCommDestroy(comm));
-}
-
 /* The call returns before its stream gets there. */
 static void not_blocking(struct client* me) {
   use_device(me);
@@ -196,26 +178,6 @@ static void in_other_orders(struct client* me) {
   }
   OK(ncclCommDestroy(comm[1]));
   OK(ncclCommDestroy(comm[0]));
-}
-
-/* A vector's calls on a stream that the thread opens only when it has made them all. */
-static void opened_late(struct client* me) {
-  use_device(me);
-  ncclComm_t comm = client_join(me);
-  void* const stream = new_stream(me);
-  float *send = device_floats(me), *recv[steps];
-  uint64_t* const word = new_word(me);
-  for (int i = 0; i < n; ++i) send[i] = 1;
-  wait_for_word(me, stream, word, 1);
-  for (int i = 0; i < steps; ++i) {
-    recv[i] = device_floats(me);
-    OK(ncclAllReduce(send, recv[i], n, ncclFloat32, ncclSum, comm, stream));
-  }
-  CHECK(recv[0][0] == 0);
-  set_word(word, 1);
-  CHECK(cuda.synchronize(stream) == 0);
-  for (int i = 0; i < steps; ++i) CHECK((zeros_in(recv[i]) > 0) == (i >= 2));
-  OK(ncclCommDestroy(comm));
 }
 
 /* A vector is called on two streams, of which one rank's first is held up: its calls go on in their
@@ -399,22 +361,6 @@ static void bad_calls(struct client* me) {
   OK(ncclCommDestroy(comm));
 }
 
-/* Calls cease to return while the last one is still on its stream. */
-static void dropped(struct client* me) {
-  use_device(me);
-  ncclComm_t comm = client_join(me);
-  void* const stream = new_stream(me);
-  float *send = device_floats(me), *other = device_floats(me), *recv = device_floats(me);
-  for (int i = 0; i < n; ++i) send[i] = other[i] = 1;
-  for (int i = 0; i < steps; ++i) {
-    OK(ncclAllReduce(send, recv, n, ncclFloat32, ncclSum, comm, stream));
-  }
-  OK(ncclAllReduce(other, recv, n, ncclFloat32, ncclSum, comm, stream));
-  CHECK(cuda.synchronize(stream) == 0);
-  CHECK(recv[n / 2] == (float)me->size);
-  OK(ncclCommDestroy(comm));
-}
-
 int main(int count, char** arguments) {
   if (count != 2) return 2;
   driver_path = arguments[1];
@@ -434,12 +380,10 @@ int main(int count, char** arguments) {
   client_run("groups", 2, world, in_groups);
   client_run("stream NULL", 2, world, on_null);
   client_run("a thread's own stream", 2, world, on_own_of_thread);
-  client_run("without synchronising", 2, world, without_synchronising);
   client_run("not blocking", 2, world, not_blocking);
   client_run("ahead", 3, world, ahead);
   client_run("ahead in groups", 2, world, ahead_in_groups);
   client_run("in other orders", 2, world, in_other_orders);
-  client_run("opened late", 2, world, opened_late);
   client_run("in order of calls", 2, world, in_order_of_calls);
   client_run("switched off", 2, named, switched_off);
   client_run("no memory for nothing", 2, world, no_memory_for_nothing);
@@ -448,6 +392,5 @@ int main(int count, char** arguments) {
   client_run("blocking = 0", 2, world, in_the_background);
   client_run("captured", 2, world, captured);
   client_run("bad calls", 2, world, bad_calls);
-  client_run("dropped", 2, world, dropped);
   return 0;
 }

@@ -1,6 +1,5 @@
 /* What is logged where NCCL_DEBUG asks for it, once each, and where it goes. */
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "client.h"
@@ -82,76 +81,7 @@ static void told_version(struct client* me) {
   if (strcmp(level, "INFO") == 0) CHECK(strstr(text, "NCCL INFO without effect") != NULL);
 }
 
-/* The first call of all is refused, and what NCCL_DEBUG was when the library was loaded, WARN, is
- * no matter: it counts from there on. What an earlier process has left in the file goes. */
-static void first_words(struct client* me) {
-  char text[4096], begin[160], path[64], host[64] = "";
-  ncclComm_t comm = NULL;
-  float value = 1;
-  FILE* const output = divert_output(me);
-  client_log();
-  const int pid = (int)getpid(), warns = me->rank == 0;
-  if (warns) {
-    snprintf(path, sizeof path, "/tmp/pith-client-%d.log", pid);
-    FILE* const left = fopen(path, "w");
-    CHECK(left != NULL && fputs("an earlier process\n", left) >= 0 && fclose(left) == 0);
-  }
-  if (me->rank < 2) setenv("NCCL_DEBUG", warns ? "WARN" : "VERSION", 1);
-  if (me->rank == 2) unsetenv("NCCL_DEBUG");
-  setenv("NCCL_DEBUG_TIMESTAMP_LEVELS", "INFO", 1); /* not the warning's */
-  FAILS(ncclInvalidArgument, ncclAllReduce(&value, &value, 1, ncclFloat32, ncclSum, NULL, NULL));
-  FAILS(ncclInvalidArgument, ncclCommInitRank(&comm, 2, client_id(me, 0), 2));
-  take_words(me, output, warns, text, sizeof text);
-  CHECK(gethostname(host, sizeof host - 1) == 0);
-  if (strchr(host, '.')) *strchr(host, '.') = '\0';
-  CHECK(me->rank == 2 ? text[0] == '\0' : strncmp(text, "NCCL version 22809", 18) == 0);
-  snprintf(begin, sizeof begin, "\n%s:%d:%d [0] NCCL WARN ncclAllReduce: comm is NULL", host, pid,
-           pid);
-  CHECK(client_times_in(text, begin) == warns);
-  snprintf(begin, sizeof begin, "\n%s:%d:%d [0] NCCL WARN ncclCommInitRank: rank is 2", host, pid,
-           pid);
-  CHECK(client_times_in(text, begin) == warns && client_times_in(text, "NCCL WARN") == 2 * warns);
-}
-
-/* In a process that has the library from its beginning on; see first_words. */
-static void load_again(char* program) {
-  const char* const name = "NCCL_DEBUG_WHEN_LOADED";
-  if (!getenv(name)) {
-    setenv(name, "WARN", 1);
-    setenv("NCCL_DEBUG", "WARN", 1);
-    execl("/proc/self/exe", program, (char*)NULL);
-    perror("execl");
-    exit(1);
-  }
-  unsetenv("NCCL_DEBUG");
-}
-
-/* A rank that ends without looking at its log. */
-static volatile int* logged_by;
-static void leave_a_log(struct client* me) {
-  client_log();
-  FAILS(ncclInvalidArgument, ncclCommCount(NULL, NULL));
-  *logged_by = (int)getpid();
-}
-
-static void logs_are_gone(void) {
-  char path[64];
-  logged_by =
-      mmap(NULL, sizeof *logged_by, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (logged_by == MAP_FAILED) exit(1);
-  client_run("a log that nobody takes", 1, NULL, leave_a_log);
-  snprintf(path, sizeof path, "/tmp/pith-client-%d.log", *logged_by);
-  if (access(path, F_OK) == 0) {
-    fprintf(stderr, "%s is still there\n", path);
-    unlink(path);
-    exit(1);
-  }
-}
-
-int main(int argc, char** argv) {
-  (void)argc;
-  load_again(argv[0]);
-  logs_are_gone();
+int main(void) {
   client_run("warned once", 1, NULL, warned_once);
   const char* compressed[] = {"PITH_COMPRESS=topk:density=0.25,bypass=never,min=16K", NULL};
   client_run("warned once, compressed", 2, compressed, warned_once);
@@ -161,6 +91,5 @@ int main(int argc, char** argv) {
     const char* level[] = {levels[i], NULL};
     client_run(levels[i], 1, level, told_version);
   }
-  client_run("first words", 3, NULL, first_words);
   return 0;
 }

@@ -60,14 +60,6 @@ TEST_CASE("NCCL_DEBUG_SUBSYS", "[nccl]") {
   CHECK_FALSE(shows("^ALL", LogTopic::init));
 }
 
-TEST_CASE("warnings and errors are shown whatever they are about", "[nccl]") {
-  const LogLines lines = lines_of("NCCL_DEBUG_SUBSYS", "COLL");
-  CHECK(lines.shows(LogLevel::warn, LogTopic::init));
-  CHECK(lines.shows(LogLevel::error, LogTopic::env));
-  CHECK(lines.shows(LogLevel::info, LogTopic::all));
-  CHECK_FALSE(lines.shows(LogLevel::debug, LogTopic::init));
-}
-
 TEST_CASE("NCCL_DEBUG_FILE", "[nccl]") {
   char name[256] = "";
   REQUIRE(gethostname(name, sizeof name - 1) == 0);
@@ -87,21 +79,4 @@ TEST_CASE("NCCL_DEBUG_TIMESTAMP_FORMAT", "[nccl]") {
   CHECK(stamp("%9f ") == "123456789 ");
   CHECK(stamp("%%3f") == "%3f");
   CHECK(stamp(std::string(300, 'x')) == "[2026-11-23 04:05:06] ");
-}
-
-TEST_CASE("NCCL_DEBUG_TIMESTAMP_LEVELS", "[nccl]") {
-  const InUtc utc;
-  const auto stamped = [](const char* levels, LogLevel level) {
-    return !lines_of("NCCL_DEBUG_TIMESTAMP_LEVELS", levels).stamp(level, time_of_day).empty();
-  };
-  CHECK(stamp("x", LogLevel::info).empty());
-  CHECK(stamp("x", LogLevel::error) == "x");
-  CHECK(stamped("INFO", LogLevel::info));
-  CHECK_FALSE(stamped("INFO", LogLevel::warn));
-  CHECK(stamped("all", LogLevel::debug));
-  CHECK_FALSE(stamped("^WARN,TRACE", LogLevel::warn));
-  CHECK(stamped("^WARN,TRACE", LogLevel::info));
-  CHECK(LogLines(Variables()).stamp_of_version(time_of_day).empty());
-  CHECK_FALSE(
-      lines_of("NCCL_DEBUG_TIMESTAMP_LEVELS", "VERSION").stamp_of_version(time_of_day).empty());
 }

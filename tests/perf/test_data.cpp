@@ -123,13 +123,3 @@ TEST_CASE("copies differ by rank, by place and by round", "[perf]") {
     CHECK(count_not_of(bytes.data(), count, 2, 5, other) > half);
   }
 }
-
-TEST_CASE("names and sizes follow the enumerators", "[perf]") {
-  for (std::size_t type = 0; type < type_names.size(); ++type) {
-    CHECK(type_names[type] == name_of(static_cast<pith::DType>(type)));
-    CHECK(size_of(static_cast<pithDataType_t>(type)) == size_of(static_cast<pith::DType>(type)));
-  }
-  for (std::size_t op = 0; op < kernel_ops; ++op) {
-    CHECK(op_names[op] == name_of(static_cast<pith::Op>(op)));
-  }
-}

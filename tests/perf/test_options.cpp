@@ -64,45 +64,6 @@ TEST_CASE("defaults are those of nccl-tests", "[perf]") {
   CHECK_FALSE(options.registered);
 }
 
-TEST_CASE("flags are understood, short and long", "[perf]") {
-  const Options options = parsed({"-b8",     "--maxbytes=1M",
-                                  "-f",      "2",
-                                  "-n",      "5",
-                                  "-w",      "3",
-                                  "-m",      "2",
-                                  "-o",      "all",
-                                  "-d",      "bfloat16",
-                                  "-r",      "all",
-                                  "-z",      "3",
-                                  "-a",      "2",
-                                  "-R",      "1",
-                                  "-p",      "1",
-                                  "-C",      "1",
-                                  "-S",      "0",
-                                  "-y",      "1",
-                                  "-G",      "0",
-                                  "-T",      "9",
-                                  "-t",      "2",
-                                  "-g",      "3",
-                                  "--ranks", "4"});
-  CHECK(options.min_bytes == 8);
-  CHECK(options.max_bytes == 1 << 20);
-  CHECK(options.step_factor == 2);
-  CHECK(options.ops.size() == 6);
-  CHECK(options.types == std::vector<pithDataType_t>{pithBfloat16});
-  CHECK(options.root == -1);
-  CHECK(options.blocking == Blocking::barrier_apart);
-  CHECK(options.average == Average::min);
-  CHECK(options.registered);
-  CHECK(options.parallel_init);
-  CHECK(options.report_cputime);
-  CHECK_FALSE(options.report_timestamps);
-  CHECK(options.timeout_s == 9);
-  CHECK(options.threads == 2);
-  CHECK(options.ranks_per_thread == 3);
-  CHECK(options.ranks == 4);
-}
-
 TEST_CASE("a refusal names the flag and the value", "[perf]") {
   const std::vector<std::vector<std::string>> cases = {
       {"--minbytes", "9z"},  {"--maxbytes", "-1"},   {"--stepbytes", "x"}, {"--op", "summ"},

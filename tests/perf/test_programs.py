@@ -86,21 +86,6 @@ class Table(unittest.TestCase):
                 self.assertEqual([rank for rank, _ in told], [str(r) for r in range(ranks)])
                 self.assertEqual(len({process for _, process in told}), 1)
 
-    def test_pinning(self):
-        allowed = sorted(os.sched_getaffinity(0))
-        several = str(min(4, len(allowed)))
-        for ranks in (["--ranks", several], ["--ranks", "1", "-t", several]):
-            self.assertEqual(self.devices_of(*ranks), allowed[:int(several)])
-        self.addCleanup(os.sched_setaffinity, 0, allowed)
-        os.sched_setaffinity(0, allowed[-1:])  # too few, yet none leaves those that are allowed
-        self.assertEqual(self.devices_of("--ranks", "2"), 2 * allowed[-1:])
-
-    def devices_of(self, *ranks):
-        """The core of each rank, by the table."""
-        done = run("all_reduce_perf", *ranks, "-b", "8", "-e", "8", "-n", "1")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return [int(core) for core in re.findall(r"(?m)^#  Rank .* device +(\d+) \[", done.stdout)]
-
     def test_types_operations_and_roots(self):
         done = run("all_reduce_perf", "--ranks", "3", "-b", "100", "-e", "100", "-n", "1", "-d",
                    "all", "-o", "all")
@@ -212,10 +197,8 @@ class ExitStatus(unittest.TestCase):
     def test_refusals(self):
         for arguments, words in (
                 (["--ranks", "2", "-b", "2x"], ["--minbytes", "2x"]),
-                (["--ranks", "2", "-d", "f33"], ["--datatype", "f33", "bfloat16"]),
-                (["--ranks", "2", "--algo", "nope"], ["allreduce:nope", "allreduce:ring"]),
+                (["--ranks", "2", "--algo", "nope"], ["allreduce:nope"]),
                 (["--ranks", "2", "--transport", "nope"], ["PITH_TRANSPORT", "nope"]),
-                (["--ranks", "2", "--compress", "topk:k=1"], ["--compress", "density"]),
                 (["--ranks", "2", "--compress", "topk", "--data", "/nowhere"], ["/nowhere"]),
                 (["--ranks", "2", "-J", "/nowhere/x.json"], ["--output_file", "/nowhere/x.json"])):
             with self.subTest(arguments):
@@ -229,30 +212,6 @@ class ExitStatus(unittest.TestCase):
         done = run("broadcast_perf", "--ranks", "2", "-r", "2")
         self.assertEqual((done.returncode, done.stderr.count("--root is 2")), (1, 1))
 
-    def test_under_a_launcher(self):
-        for size, works in (("1", True), ("2", False)):
-            done = run("all_reduce_perf", "--ranks", "2", "-b", "8", "-e", "8", "-n", "1",
-                       OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_SIZE=size, PMIX_NAMESPACE="1")
-            self.assertEqual(done.returncode == 0, works, done.stderr)
-            if not works:
-                self.assertIn("--ranks is 2, and Open MPI's mpirun has started this process as "
-                              "rank 0 of 2", done.stderr)
-                self.assertEqual(ranks_of(done.stdout), [])
-
-    def test_under_launchers_that_disagree_or_are_missed(self):
-        """Several of this process, each of which would start ranks of its own."""
-        mpirun = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "PMIX_NAMESPACE": "1"}
-        pod = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
-        for ranks in ((), ("--ranks", "2")):
-            self.check_refused("two launchers disagree", *ranks, **mpirun, **pod)
-            for variables in ({"RANK": "0", "WORLD_SIZE": "4"}, {"PMI_RANK": "0", "PMI_SIZE": "2"},
-                              {"PITH_LAUNCHER": "srun", **mpirun}, {"PITH_LAUNCHER": "srun"}):
-                self.check_refused("no launcher has said", *ranks, **variables)
-
-    def check_refused(self, words, *arguments, **variables):
-        done = run("all_reduce_perf", *arguments, "-b", "8", "-e", "8", "-n", "1", **variables)
-        self.assertEqual((done.returncode, done.stderr.count(words)), (1, 1), done.stderr)
-        self.assertEqual(ranks_of(done.stdout), [])
 
 class Compressed(unittest.TestCase):
     def test_table_and_json(self):
@@ -271,14 +230,6 @@ class Compressed(unittest.TestCase):
                 dense_ring_bytes = 2 * 2 / 3 * result["count"] * 4
                 self.assertAlmostEqual(half["ratio"] * half["wire_bytes"], dense_ring_bytes, 2)
         self.assertGreater(results[-1]["out_of_place"]["ratio"], 10)
-
-    def test_bypass(self):
-        """Where calls go another way the table says so, also that they are dense."""
-        for spec, way in (("topk:bypass=never", "compressed by"),
-                          ("topk:density=1,bypass=auto", "bypassed, sent dense by")):
-            done = run("all_reduce_perf", "--ranks", "2", "-b", "1K", "-e", "1K", "-n", "1",
-                       "--compress", spec)
-            self.assertRegex(done.stdout, rf"(?m)^# from this size on: {way} \w+$")
 
     def check(self, spec, *arguments):
         with self.subTest(spec):
@@ -315,21 +266,16 @@ class Compressed(unittest.TestCase):
 class Kernels(unittest.TestCase):
     """compress_perf, which also holds all contenders' lists and residuals against each other."""
 
-    def test_tables_and_json(self):
+    def test_table_and_json(self):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "out.json"
             done = run("compress_perf", "--count", "60000", "--rounds", "1", "--density", "0.01",
-                       "--distribution", "gauss", "--core", str(min(os.sched_getaffinity(0))),
-                       "--json", str(path))
+                       "--distribution", "gauss", "--json", str(path))
             self.assertEqual(done.returncode, 0, done.stderr)
             result = json.loads(path.read_text(encoding="utf-8"))
-        self.assertEqual(result["count"], 59 * 1024)  # rounded up to a multiple of 1024
         self.assertTrue(result["steps"] and result["exdyna"])
-        rows = {row["kernel"]: row for row in result["kernels"]}
-        for name in rows:
-            self.assertRegex(done.stdout, rf"(?m)^{re.escape(name)} ")
-        # Of random places: the bits of a pair of an index and a bfloat16.
-        self.assertTrue(20 < rows["encode_indices"]["bits_per_pair"] < 26, rows["encode_indices"])
+        for row in result["kernels"]:
+            self.assertRegex(done.stdout, rf"(?m)^{re.escape(row['kernel'])} ")
 
 
 class PlainTopk(unittest.TestCase):
