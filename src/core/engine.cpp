@@ -120,7 +120,7 @@ bool Engine::progress() {
     if (all || source->busy()) moved |= with_memory([source] { return source->progress(); });
   }
   moved |= scheduler_.run_ready();
-  if (all && !moved) moved = mailbox_.dispute_mismatched();
+  if (all && !moved) moved = with_memory([this] { return mailbox_.dispute_mismatched(); });
   if (moved) moves_.store(moves_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   return ran || moved;
 }
@@ -195,13 +195,18 @@ void Engine::nap() {
   std::size_t armed = 0;
   bool work = posted_.load(std::memory_order_relaxed) != nullptr;
   for (; armed < sources_.size() && !work; ++armed) {
-    work = !sources_[armed]->arm();
+    work = with_memory([source = sources_[armed]] { return !source->arm(); });
     const int descriptor = sources_[armed]->descriptor();
     if (descriptor >= 0 && count < most) descriptors[count++] = {descriptor, POLLIN, 0};
   }
   all_sources_ = work;  // the source that has work may be one without waiting operations
   if (!work) poll(descriptors, count, nap_ms);
-  for (std::size_t i = 0; i < armed; ++i) sources_[i]->disarm();
+  for (std::size_t i = 0; i < armed; ++i) {
+    with_memory([source = sources_[i]] {
+      source->disarm();
+      return true;
+    });
+  }
   napping_.store(false, std::memory_order_relaxed);
   std::uint64_t drained = 0;
   if (descriptors[0].revents) {
