@@ -60,7 +60,8 @@ def main():
     code, lines = run(program, stub, ["--seconds", "60", *probes])
     faults = list(missing_in(lines)) + ([f"exit status {code}"] if code else [])
     code, lines = run(program, stub, ["--seconds", "2", "own_crash"])
-    if code == 0 or not any(line.startswith("own_crash ended: ended by signal 11") for line in lines):
+    crash = "own_crash ended: ended by signal 11"
+    if code == 0 or not any(line.startswith(crash) for line in lines):
         faults.append(f"a crash counted as an end: {lines}")
     faults += faults_of_kernels()
     print("\n".join(faults))
