@@ -295,7 +295,8 @@ PITH_API pithResult_t pithCommDeregister(pithComm_t comm, void* handle);
 
 /* --- compression -------------------------------------------------------------------------------
  *
- * The manual, with every scheme and key, is compression.md in the folder above.
+ * The manual, with every scheme and key, is compression.md, beside this folder in the sources and
+ * among the documentation where Pith is installed.
  *
  *   acc = send + residual. The elected elements of acc are sent and removed from the residual. recv
  *   is their sum or mean over the ranks, zero elsewhere, with the same bits on every rank.

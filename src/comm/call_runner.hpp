@@ -59,6 +59,7 @@ class CallRunner {
   Error conclude(const RunningCall& running, const CallArgs& args, const Error& error) const;
   void end(RunningCall& running, bool well) {
     journal_.end(running, well);
+    running.messages = {};  // the next call that uses the memory may be of another kind
     running.call.reset();
   }
   // A call that is refused, or has not begun: a compressed one's gradients are kept.

@@ -23,17 +23,18 @@ class MessageHeap : public SlotOwner {
   MessageHeap(const MessageHeap&) = delete;
   MessageHeap& operator=(const MessageHeap&) = delete;
   std::byte* take(std::size_t bytes) {
-    ++out_;
     const auto size_class = static_cast<std::uint64_t>(std::bit_width(std::max(bytes, least) - 1));
     auto& list = free_[size_class];
     if (!list.empty()) {
       std::byte* buffer = list.back();
       list.pop_back();
       idle_ -= bytes_of(size_class);
+      ++out_;
       return buffer;
     }
     auto* raw = static_cast<std::byte*>(::operator new(prefix + bytes_of(size_class)));
     bytes_ += bytes_of(size_class);
+    ++out_;
     std::memcpy(raw, &size_class, sizeof size_class);
     return raw + prefix;
   }

@@ -1,5 +1,7 @@
 // Messages of pairs on streams, captured too, and scalars in device memory. All collectives on a
 // device: tests/api, whose bodies test_api_device runs there.
+#include <chrono>
+
 #include "tests/cuda/stream_world.hpp"
 
 using namespace pith::cuda;
@@ -49,6 +51,16 @@ bool has_passed(const Buffers& memory, std::size_t self, std::size_t n) {
   return true;
 }
 
+// A stream goes on a moment before its call is recorded as completed.
+bool completes(pithComm_t comm, std::uint64_t call) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  std::uint64_t last = 0;
+  while (last != call && std::chrono::steady_clock::now() < until) {
+    REQUIRE(pithCommGetLastCompleted(comm, &last) == pithSuccess);
+  }
+  return last == call;
+}
+
 }  // namespace
 
 TEST_CASE("messages round the ring, on streams") {
@@ -72,6 +84,7 @@ TEST_CASE("messages round the ring, on streams") {
     if (round > 0) CHECK(counters().allocs - before == own);
     for (std::size_t r = 0; r < ranks; ++r) CHECK(has_passed(*memory[r], r, ranks));
   }
+  for (const auto& rank : world.ranks) CHECK(completes(rank->comm, 20));
 }
 
 TEST_CASE("captured messages are replayed among eager ones") {

@@ -21,10 +21,20 @@ inline bool fits(const Receive& receive, const Header& header) {
   return header.length <= receive.room && receive.digest == header.digest;
 }
 
+// A receive that is in no list any more must end, even if there is no memory for its error.
+template <class Make>
+Error error_or_no_memory(const Make& make) {
+  try {
+    return make();
+  } catch (const std::bad_alloc&) {
+    return out_of_memory();
+  }
+}
+
 // Sets receive.error and returns false where the message is not the one the receiver means.
 inline bool check_message(Receive& receive, const Header& header) {
   if (!fits(receive, header)) [[unlikely]] {
-    receive.error = mismatch(receive, header);
+    receive.error = error_or_no_memory([&] { return mismatch(receive, header); });
     return false;
   }
   receive.length = header.length;
