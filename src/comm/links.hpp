@@ -52,7 +52,7 @@ class Links {
   void set_one_process() { one_process_ = true; }
 
   // Called in this order while the ranks connect.
-  void set_views(bool all, bool any);  // whether all, or any two, ranks map each other's memory
+  void set_views(bool all, bool any);  // whether all, or any two, ranks reach each other's memory
   void set_oversubscribed(bool here, bool anywhere);  // whether a host has more ranks than cores
   void set_route(int rank, const Route& route) { routes_[static_cast<std::size_t>(rank)] = route; }
   // From then on algorithms visit the ranks in this order.

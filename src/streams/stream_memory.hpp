@@ -19,8 +19,8 @@ struct Driver;
 
 // No error if streams can be used, else the reason.
 Error check_streams();
-// Updates what is known of device memory, if the process uses the CUDA driver or has used a stream;
-// else it costs one load. A look costs some 10 ns, because CUDA may be initialized at any time.
+// Detects whether the process has loaded the CUDA driver, so that is_device_memory() knows device
+// memory. Costs some 10 ns; called often, because a program may load CUDA at any time.
 void look_for_device_memory();
 // The CUDA devices that this process computes on, as cuda::uuid_of: that of this thread's context,
 // else all whose primary context is in use. Loads no library.
@@ -38,6 +38,7 @@ class CurrentContext {
  private:
   bool pushed_ = false;
 };
+// False without a driver that the process has used on a stream or a look has detected: one load.
 Expected<bool> is_device_memory(const void* memory);
 // Whether the call names buffers; one on an empty tensor does not.
 bool names_memory(const CallArgs& args);

@@ -1,9 +1,9 @@
 // Keeps a revoked communicator's calls from returning while peers touch their buffers, 0.7 s at
 // most.
 //
-// A peer that maps our memory may be in the middle of a copy when the communicator is revoked. Our
-// calls return only when all live ranks have ended their own, which a gather tells. The limit is
-// for ranks that have been stopped and do not answer.
+// A peer that reaches our memory may be in the middle of a copy when the communicator is revoked.
+// Our calls return only when all live ranks have ended their own, which a gather tells. The limit
+// is for ranks that have been stopped and do not answer.
 #pragma once
 
 #include <atomic>
