@@ -14,7 +14,7 @@ namespace pith {
 
 class CallWatch {
  public:
-  // `windows`: how point-to-point messages are cut into chunks.
+  // `windows`: how point-to-point messages are cut into pieces.
   CallWatch(Links& links, CallRecorder& recorder, const PairWindows& windows);
   CallWatch(const CallWatch&) = delete;
   CallWatch& operator=(const CallWatch&) = delete;

@@ -46,8 +46,8 @@ class Split {
  public:
   static constexpr int no_color = -1;  // for ranks that join no child
 
-  // `members`: ranks of the job, indexed by rank in the parent; `own`: this rank of the job. The
-  // parent owns `members` and `rounds`, which outlive the split.
+  // `members`: ranks of the job, indexed by rank in the parent; `own`: this one's rank in the job.
+  // The parent owns `members` and `rounds`, which outlive the split.
   Split(CommKey parent, const std::vector<int>& members, int own, ChildRounds& rounds, int color,
         int key);
 

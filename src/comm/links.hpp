@@ -80,7 +80,7 @@ class Links {
   Model model_;
   const TransportTable table_;
   const int rank_;             // as callers number it
-  std::vector<Route> routes_;  // in order
+  std::vector<Route> routes_;  // indexed by place in `order_`
   RankOrder order_;
   Hosts hosts_;
   OpenTransports transports_;

@@ -10,7 +10,7 @@ namespace pith {
 namespace {
 
 // Constructed when the library is loaded, so it is destroyed after the program's globals, which may
-// hold communicators, and before libraries that were loaded later, such as UCX, end.
+// hold communicators, and while libraries loaded later, such as UCX, still work.
 const struct AtExit {
   ~AtExit() { ProcessEnd::instance().leave_all(); }
 } at_exit;

@@ -30,11 +30,11 @@ class StreamDevice {
   // The context for calls on the device's memory.
   const CallContext& context() const { return context_; }
 
-  // Slots by which peers find the memory that a call sends and receives; 0: none is held.
+  // Slots of PeerAccess::look_at() for the memory that a call sends and receives; 0: none.
   using Looks = std::array<std::uint32_t, 2>;
   Looks look_at(const CollectiveArgs& args);
   void let_go(Looks& looks);
-  // Calling thread, from time to time. Looks for shared memory that the program has freed.
+  // Calling thread, from time to time. Looks for allocations that the program has freed.
   void look_for_freed();
 
  private:

@@ -39,7 +39,7 @@ class StreamExecution {
   void abandon();
   // Any thread. Whether streams still wait for peers to stop touching their memory.
   bool unsettled() const { return unsettled_.any(); }
-  // Releases the compressors and the shared memory of a call that needs them no more.
+  // Releases the compressors and looks of a call that needs them no more.
   void let_go(StreamCall& call);
   FrameArena& frame_arena() const { return host_.links.engine().arena(); }
 

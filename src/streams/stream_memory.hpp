@@ -38,7 +38,7 @@ class CurrentContext {
  private:
   bool pushed_ = false;
 };
-// False without a driver that the process has used on a stream or a look has detected: one load.
+// Without a known CUDA driver, from a look or from the use of a stream, false; costs one load then.
 Expected<bool> is_device_memory(const void* memory);
 // Whether the call names buffers; one on an empty tensor does not.
 bool names_memory(const CallArgs& args);
