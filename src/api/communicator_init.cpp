@@ -39,7 +39,7 @@ Error check_nranks(const char* function, int nranks, int rank) {
   return {};
 }
 
-// Warns once, by rank 0 of the first communicator: settings without effect are likely a mistake.
+// Warns once, by rank 0 of the first communicator: a user who sets them expects an effect.
 void warn_of_settings_of_nccl(const Settings& settings) {
   if (has_layer_on_top()) return;  // the program uses libnccl.so.2
   static std::once_flag once;

@@ -38,7 +38,7 @@ inline Bytes bytes_at(const void* memory) {
 }
 
 // Inside a group the call is collected, else it runs. `args` are completed in place, because
-// copying them costs measurable time in a short call.
+// copying them takes time that counts in a short call.
 Error submit(CallTarget& target, CollectiveArgs& args, void* stream);
 Error submit(CallTarget& target, Message message, void* stream);
 // The compressor is claimed, and released when the call has ended or is refused.

@@ -44,8 +44,8 @@ class StreamCalls {
 
   // Reserves what a first call needs. Calling thread, before any call.
   Error prepare();
-  // Whether this object takes the device's calls. Once it was used, it takes all calls of the
-  // communicator.
+  // Whether this object takes the device's calls. Once it is used, calls of other devices are
+  // refused.
   bool serves(const cuda::Device& device) const { return &device == &device_->cuda(); }
   bool used() const { return used_; }
   void* context() const { return device_->cuda().context(); }
