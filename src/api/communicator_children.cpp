@@ -40,7 +40,7 @@ Error split(pithComm_t comm, int color, int key, pithComm_t* newcomm, const pith
                       });
 }
 
-// Of a made communicator: what runs on it ends, and the handle takes calls again.
+// Ends the running work of a communicator that is made, so that the handle takes calls again.
 void end_running(pithComm& comm) {
   comm.communicator->abort();
   Background ended;

@@ -31,7 +31,7 @@ using Made = Expected<std::unique_ptr<Communicator>>;
 
 std::atomic<Completion (*)()> begin_completion{nullptr};
 
-// Calls on streams of this thread's context find what they need.
+// Prepares calls on streams of this thread's context.
 Completion completion_of_this_thread() {
   Completion (*const begin)() = begin_completion.load(std::memory_order_acquire);
   Completion more = begin ? begin() : Completion();
@@ -43,7 +43,7 @@ Completion completion_of_this_thread() {
   };
 }
 
-// Whoever names communicators wants to find them again.
+// A named communicator is logged, so that it can be found in the log by its name.
 void tell_name(const pithComm& handle) {
   if (handle.name.empty() || !logs(LogLevel::debug)) return;
   const Communicator& made = *handle.communicator;
@@ -51,7 +51,7 @@ void tell_name(const pithComm& handle) {
       fmt::format("communicator \"{}\": rank {} of {}", handle.name, made.rank(), made.size()));
 }
 
-// An abort by another thread is either seen here, or sees the communicator.
+// Another thread's abort() either is seen here, or sees the communicator.
 Error fill(pithComm& handle, Made made, const Completion& complete) {
   if (!made) return made.error();
   Error error;
@@ -60,13 +60,13 @@ Error fill(pithComm& handle, Made made, const Completion& complete) {
     if (handle.making) error = handle.making->error();
     if (!error) handle.communicator = std::move(*made);
   }
-  if (error) (*made)->abort();  // the other ranks may have it already
+  if (error) (*made)->abort();  // the other ranks may have made it
   if (error) return error;
   tell_name(handle);
   if (!complete) return {};
   error = without_throwing([&] { return complete(handle); });
   if (!error) return {};
-  std::shared_ptr<Communicator> unwanted;  // its end may take a while: not under the lock
+  std::shared_ptr<Communicator> unwanted;  // destroyed outside the lock, as that may take a while
   const std::lock_guard lock(handle.guard);
   unwanted.swap(handle.communicator);
   return error;
@@ -92,11 +92,11 @@ Error create_outside_group(pithComm_t* comm, const CommunicatorOptions& options,
   return {Code::in_progress, "the communicator is being made"};
 }
 
-// A communicator that a group is to make: its caller has the handle already, and may hand it on,
-// as in NCCL. It is not ready before the group's end, and gone if the group fails.
+// A communicator that a group is to make. Its caller has the handle already and may pass it on, as
+// in NCCL. It is not ready before the group's end, and is destroyed if the group fails.
 class Promised {
  public:
-  // `function`: that wants it; a literal.
+  // `function`: the calling API function; a literal.
   Promised(const char* function, pithComm_t* comm, const CommunicatorOptions& options,
            std::shared_ptr<Cancellation> making)
       : function_(function), where_(comm), handle_(new_handle(options).release()) {
@@ -104,7 +104,7 @@ class Promised {
     handle_->making = std::move(making);
     *where_ = handle_;
   }
-  // A thread that ends in the middle of a group leaves the caller's variable alone.
+  // If a thread ends in the middle of a group, the caller's variable stays as it is.
   ~Promised() { drop(); }
   Promised(const Promised&) = delete;
   Promised& operator=(const Promised&) = delete;
@@ -138,7 +138,7 @@ class Promised {
 
   const char* const function_;
   pithComm_t* const where_;
-  pithComm_t handle_;  // null: the caller's from now on
+  pithComm_t handle_;  // null: owned by the caller
 };
 
 }  // namespace

@@ -11,10 +11,10 @@ using namespace pith::api;
 
 namespace {
 
-// What is behind a handle goes with it; calls in flight end first.
+// Destroys a handle and its communicator, after the calls in flight have ended.
 Error destroy(pithComm_t comm) {
   if (!comm) return {};
-  // Threads that it would wait for and locks that they held are the parent's; so is the rank.
+  // In a forked child the threads to wait for, the locks they held and the rank are the parent's.
   if (comm->process != fork_generation()) return {};
   if (comm->destroyed.exchange(true)) return destroyed_before("pithCommDestroy");
   comm->background = Background();
@@ -23,12 +23,12 @@ Error destroy(pithComm_t comm) {
   return {};
 }
 
-// What still makes the communicator, or a child of it, ends first.
+// Ends the work that still makes the communicator or a child of it first.
 Error abort(pithComm_t comm) {
   if (!comm || comm->process != fork_generation()) return {};
   if (comm->destroyed) return destroyed_before("pithCommAbort");
   std::shared_ptr<Communicator> communicator;
-  bool promised = false;  // by a group, whose end takes it back
+  bool promised = false;  // by a group, whose end frees the handle
   {
     const std::lock_guard lock(comm->guard);
     if (comm->making) comm->making->cancel();

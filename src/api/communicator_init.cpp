@@ -39,9 +39,9 @@ Error check_nranks(const char* function, int nranks, int rank) {
   return {};
 }
 
-// Once, by the first communicator's rank 0: who sets them means to be heard.
+// Warns once, by rank 0 of the first communicator: a user who sets them expects an effect.
 void warn_of_settings_of_nccl(const Settings& settings) {
-  if (has_layer_on_top()) return;  // this is libnccl.so.2
+  if (has_layer_on_top()) return;  // the program uses libnccl.so.2
   static std::once_flag once;
   std::call_once(once, [&] {
     set_log_level(settings.log);
@@ -58,7 +58,7 @@ void warn_of_settings_of_nccl(const Settings& settings) {
 Error join(const char* function, pithComm_t* comm, const UniqueId& id, int rank, int nranks,
            const CommunicatorOptions& options) {
   const auto making = std::make_shared<Cancellation>(rank);
-  // Read here: on a thread of its own the program might be changing its environment.
+  // Read here: while another thread reads it, the program might change its environment.
   const Expected<Settings> settings = settings_from_environment();
   const auto make = [id, rank, nranks, making,
                      settings]() -> Expected<std::unique_ptr<Communicator>> {

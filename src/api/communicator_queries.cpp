@@ -19,9 +19,9 @@ bool has_background(pithComm& comm) {
   return static_cast<bool>(comm.background);
 }
 
-// Of what blocking = 0 has begun.
+// The result of background work (blocking = 0).
 Error background_error(pithComm& comm) {
-  // Made once, and never destroyed: a program may ask again and again.
+  // Made once and never destroyed, because a program may poll.
   static const Error& runs = *new Error(Code::in_progress, "the last call is still running");
   const std::lock_guard lock(comm.guard);
   if (comm.background) {
@@ -33,7 +33,7 @@ Error background_error(pithComm& comm) {
   return comm.being_made ? runs : comm.failure;
 }
 
-// A number that the communicator knows.
+// Answers a query for one number.
 template <class Number, class Ask>
 pithResult_t tell(const char* function, pithComm_t comm, const char* argument, Number* number,
                   const Ask& ask) {
@@ -51,7 +51,7 @@ pithResult_t tell(const char* function, pithComm_t comm, const char* argument, N
 
 namespace pith::api {
 
-// A call in the background that has just ended well is told of before a death that it did not need.
+// A background call that has just ended well is reported before a death that did not affect it.
 Error async_error(pithComm_t comm) {
   const bool waited_for = has_background(*comm);
   if (Error error = background_error(*comm)) return error;

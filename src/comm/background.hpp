@@ -1,5 +1,6 @@
-// What a handle with blocking = 0 has begun: a thread that makes a communicator, or calls in
-// flight. One at a time; the next call is refused until it has ended.
+// Work that a non-blocking handle (blocking = 0) runs in the background: a thread that makes a
+// communicator, or calls in flight. A handle runs one at a time; the next call is refused until it
+// has ended.
 #pragma once
 
 #include <functional>
@@ -11,16 +12,15 @@ namespace pith {
 
 class Background {
  public:
-  // Nothing has begun.
   Background() noexcept;
-  // `job` runs on a thread of its own. Throws where none can be made.
+  // Runs `job` on a thread of its own. Throws if no thread can be started.
   explicit Background(std::function<Error()> job);
-  // Calls that run in the background already.
+  // Holds calls that already run in the background.
   explicit Background(Request calls) noexcept;
-  // Waits for the end.
+  // Waits until the work has ended.
   ~Background();
   Background(Background&& other) noexcept;
-  // Waits for the end of what was here.
+  // Waits until the work that this object held before has ended.
   Background& operator=(Background&& other) noexcept;
 
   explicit operator bool() const { return job_ || calls_; }

@@ -1,4 +1,4 @@
-// Calls in the background, and the groups in which they were issued.
+// Calls that run in the background, and the groups in which they were issued.
 #pragma once
 
 #include <atomic>
@@ -9,15 +9,15 @@
 
 namespace pith {
 
-// Calls that were issued together. `remaining` reaches zero once all have ended.
+// The calls that were issued together; `remaining_` reaches zero once all of them have ended.
 class CallGroup {
  public:
   explicit CallGroup(int calls) : remaining_(calls) {}
   bool done() const { return remaining_.load(std::memory_order_acquire) == 0; }
-  // The first error that came. Precondition: done().
+  // The first error of the group. Precondition: done().
   const Error& error() const { return error_; }
   void finish_one(const Error& error);
-  // Of a call that was issued with them and is none of them.
+  // Records the error of something that is not counted in the group, such as a call on a stream.
   void keep(const Error& error);
 
  private:
@@ -28,18 +28,18 @@ class CallGroup {
 
 class BackgroundCalls;
 
-// The owner keeps it until its group is done, and leaves all of it to BackgroundCalls.
+// Its owner keeps it alive until the group is done; until then only BackgroundCalls changes it.
 struct BackgroundCall : Work {
   BackgroundCall(const CallArgs& a, CallGroup& g) : args(a), group(g) {}
   FrameArena& frame_arena() const;
-  // Lets go of its compressors, and tells its group.
+  // Releases the call's compressors and reports its end to the group.
   void conclude(const Error& error);
 
   CallArgs args;
   CallGroup& group;
-  BackgroundCalls* owner = nullptr;  // once it is issued
+  BackgroundCalls* owner = nullptr;  // set when the call is issued
   std::uint32_t number = 0;
-  bool driven = false;  // the issuing thread drives it: the progress thread is not needed
+  bool driven = false;  // the issuing thread drives the engine, not the progress thread
   RunningCall running;
   Task<Error> task;
 };

@@ -6,10 +6,11 @@ namespace pith {
 
 namespace {
 
-// That run at the same time; later ones wait their turn, in the same order on every rank.
+// The most calls that run at a time. Later calls wait, in the same order on every rank.
 constexpr int most_running = 4;
 
-// Messages of pairs start at once: what they wait for may be behind any number of calls.
+// Point-to-point messages start at once: the message that they wait for may be queued behind any
+// number of calls.
 bool takes_turns(const BackgroundCall& call) { return call.number != 0; }
 
 template <class Args>
@@ -66,7 +67,7 @@ void BackgroundCalls::enqueue(BackgroundCall& call) {
   start_queued();
 }
 
-// It has not begun; its gradients are kept as those of a refused call.
+// For a call that has not begun: its gradients are kept, as for a refused call.
 void BackgroundCalls::end_without_memory(BackgroundCall& call) {
   revocation_.revoke(out_of_memory());
   runner_.refuse(call.number, call.args);
@@ -87,7 +88,7 @@ Task<Error> BackgroundCalls::run(BackgroundCall& call, CallRunner& runner) {
   Error error = out_of_memory();
   if (task) error = co_await std::move(task);
   error = runner.conclude(call.running, call.args, error);
-  call.owner->reap_soon(call);  // the frame is still running; the engine's next turn takes it apart
+  call.owner->reap_soon(call);  // the frame still runs; the engine's next turn destroys it
   co_return error;
 }
 
@@ -119,7 +120,7 @@ void BackgroundCalls::reap(BackgroundCall& call) {
   if (takes_turns(call)) --running_;
   const bool driven = call.driven;
   start_queued();
-  // Who drains the communicator is promised that results are there.
+  // A thread that drains the communicator may read the results once `active` is zero.
   runner_.under_way().active.fetch_sub(1, std::memory_order_release);
   revocation_.settling().look();
   if (!driven) links_.engine().background_ends();

@@ -1,5 +1,5 @@
-// A communicator's calls in the background: they begin in the order in which they were issued, a
-// few at a time.
+// The background calls of a communicator. They begin in the order in which they were issued, a few
+// at a time.
 #pragma once
 
 #include <vector>
@@ -14,7 +14,7 @@ class BackgroundCalls {
   BackgroundCalls(Links& links, CallRunner& runner, RevocationState& revocation)
       : links_(links), runner_(runner), revocation_(revocation) {}
 
-  // `driven`: the caller drives the engine until it is done.
+  // `driven`: the caller drives the engine until the call is done.
   void issue(BackgroundCall& call, bool driven);
   FrameArena& frame_arena() { return links_.engine().arena(); }
 

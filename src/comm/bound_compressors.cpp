@@ -15,7 +15,7 @@ namespace pith {
 
 namespace {
 
-// A failed call holds its compressor until no peer touches its memory any more.
+// A failed call holds its compressor until no peer touches the compressor's memory any more.
 constexpr std::uint64_t release_ns = 2'000'000'000;
 
 bool wait_for(Compressor& compressor) {
@@ -32,10 +32,10 @@ bool wait_for(Compressor& compressor) {
 void BoundCompressors::bind(const std::shared_ptr<Compressor>& compressor) {
   const std::weak_ptr<void>& last = compressor->binding;
   if (last.lock().get() == static_cast<void*>(&owner_)) return;
-  // One that was loaded goes on with its first communicator.
+  // A compressor that was just loaded has no binding yet and continues with its first communicator.
   const std::weak_ptr<void> none;
   const bool was_bound = last.owner_before(none) || none.owner_before(last);
-  // Most of those that are gone have been destroyed; where none has, the room grows.
+  // Expired entries are erased before the list would grow.
   if (compressors_.size() == compressors_.capacity()) {
     std::erase_if(compressors_, [](const auto& known) { return known.expired(); });
   }

@@ -1,4 +1,4 @@
-// The compressors of a communicator: which ones have called, and what returns to them.
+// The compressors that a communicator's calls use, and the gradients that a shrink returns to them.
 #pragma once
 
 #include <atomic>
@@ -16,32 +16,33 @@ class Communicator;
 
 class BoundCompressors {
  public:
-  // `owner`: whom they are bound to.
+  // `owner`: the communicator to which the compressors are bound.
   BoundCompressors(Communicator& owner, Links& links, const RevocationState& revocation)
       : owner_(owner), links_(links), revocation_(revocation) {}
 
-  // The compressor's calls, and their numbers, are this communicator's from now on: after a shrink,
-  // those that others did not complete go back to its residual. Only with a call that is no longer
-  // refused. Precondition: a shared pointer holds the owner.
+  // Binds the compressor's calls and their numbers to this communicator: after a shrink, calls that
+  // other ranks did not complete return to its residual. Call it only when the call can no longer
+  // be refused. Precondition: a shared pointer holds the owner.
   void bind(const std::shared_ptr<Compressor>& compressor);
-  // What a compressed call that begins on this thread is refused for, before its compressors hear
-  // of it. Precondition: there are tensors; a stream's are checked when it is enqueued.
+  // The error for which a compressed call that begins on this thread is refused; it leaves the
+  // compressors unchanged. Precondition: there is at least one tensor. A call on a stream is
+  // checked when it is enqueued.
   Error check(std::span<const CompressedTensor> tensors) const;
-  // Whether they are held: the owner is neither revoked nor shrunk.
+  // Whether the compressors are bound to the owner: it is neither revoked nor shrunk.
   bool holds() const {
     return !revocation_.is_revoked() && !shrunk_.load(std::memory_order_acquire);
   }
-  // A compressed call that failed before it was issued: gradients go to the accumulators.
+  // For a compressed call that failed before it was issued: adds the gradients to the accumulators.
   void absorb(std::span<CompressedTensor> tensors);
-  // After a shrink: the survivors have agreed on the last call that all of them completed.
-  // Precondition: no call runs, where the owner is revoked.
+  // Called after a shrink. `completed`: the last call that all survivors have completed.
+  // Precondition: if the owner is revoked, no call runs.
   void give_back(std::uint64_t completed);
 
  private:
   Communicator& owner_;
   Links& links_;
   const RevocationState& revocation_;
-  std::vector<std::weak_ptr<Compressor>> compressors_;  // that have called
+  std::vector<std::weak_ptr<Compressor>> compressors_;  // that calls have used
   std::atomic<bool> shrunk_{false};
 };
 

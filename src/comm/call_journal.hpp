@@ -1,5 +1,5 @@
-// What is written down of calls: in the flight recorder, and in the trace where one is wanted. With
-// the engine's token, but where it is said otherwise.
+// Records the begin and end of calls in the flight recorder, and in the trace if one is wanted.
+// Functions need the engine's token unless they say otherwise.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace pith {
 // A call that has begun and not ended.
 struct RunningCall {
   std::optional<Call> call;
-  CallRecorder::Batch messages;  // of pairs, as the recorder knows them
+  CallRecorder::Batch messages;  // point-to-point messages, as the recorder knows them
 };
 
 class CallJournal {
@@ -37,12 +37,12 @@ class CallJournal {
     if (CallTrace* const trace = links_.trace()) trace->end(number, well);
   }
 
-  // A split has a number as well, and no task: the ranks agree on it by the control plane. By the
-  // thread that makes it, without the token: calls in the background are written down meanwhile.
+  // A split has a number but no task: the ranks agree on it through the control plane. Called
+  // without the token, by the thread that makes the split, while background calls may be recorded.
   void begin_split(std::uint32_t number);
   void end_split(std::uint32_t number, bool well);
 
-  // Any thread. Up to this call all have ended well here.
+  // Any thread. All calls up to this one have ended well on this rank.
   std::uint64_t last_completed() const { return recorder_.last_completed(); }
 
  private:

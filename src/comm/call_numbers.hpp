@@ -1,5 +1,5 @@
-// The numbers of a communicator's calls: counted in the order that is that of all ranks, so that
-// messages find the calls that they are of. By the thread that issues the calls.
+// The numbers of a communicator's calls. Every rank counts them in the same order, so that a
+// message finds the call to which it belongs. Used by the thread that issues the calls.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@ class CallNumbers {
  public:
   explicit CallNumbers(std::size_t ranks) : pairs_(ranks) {}
 
-  // One thread at a time writes it, so that no locked operation is needed.
+  // Only one thread at a time writes the counter, so no locked operation is needed.
   std::uint32_t take() {
     const std::uint32_t number = next_.load(std::memory_order_relaxed);
     next_.store(next_number(number), std::memory_order_relaxed);
@@ -26,12 +26,12 @@ class CallNumbers {
   // Any thread.
   std::uint32_t next() const { return next_.load(std::memory_order_relaxed); }
 
-  // That of a call, by its kind.
+  // Takes the number of a call by its kind.
   template <class Args>
   std::uint32_t take_for(const Args&) {
     return take();
   }
-  // Messages of pairs do not count among the calls: other ranks may know nothing of them.
+  // Point-to-point messages take no call number: other ranks may know nothing of them.
   std::uint32_t take_for(PairArgs& args) {
     pairs_.take(args.messages);
     return 0;

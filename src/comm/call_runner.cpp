@@ -8,7 +8,7 @@ namespace pith {
 
 namespace {
 
-// What is peculiar to the compressed of all kinds: a call that fails keeps its gradients.
+// Only compressed calls have gradients: a call that fails keeps them.
 template <class Args>
 void keep_gradients(Compute&, std::uint32_t, const Args&) {}
 void keep_gradients(Compute& host, std::uint32_t number, const CompressedArgs& args) {
@@ -21,8 +21,8 @@ void undo(Compute& host, std::uint32_t number, const CompressedArgs& args) {
   take_back(host, number, args.tensors);
 }
 
-// Memory that runs out here is news to the other ranks. A compressed call has told them, for it has
-// gradients to keep first.
+// The other ranks must learn that this rank ran out of memory. A compressed call has already told
+// them, since it keeps its gradients first.
 template <class Args>
 Error told_to_all(const Call& call, const Args&, const Error& error) {
   return error ? call.fail(error) : error;
@@ -40,9 +40,9 @@ CallRunner::CallRunner(Links& links, CallsUnderWay& calls, CallRecorder& recorde
       tasks_(links),
       journal_(links, recorder) {}
 
-// A blocking call from its number to its end. One thread at a time issues calls, so the counters
-// that only it writes need no locked operation; who drains the communicator may come from another
-// one, and lets go of it after the last store here.
+// Runs a blocking call from its number to its end. Only one thread at a time issues calls, so the
+// counters that it alone writes need no locked operation. A thread that drains the communicator may
+// be another one; it may destroy the communicator after the last store here.
 template <class Args>
 Error CallRunner::run_to_end(Args& args) {
   const std::uint32_t call_number = numbers_.take_for(args);
@@ -93,8 +93,6 @@ Error CallRunner::run_alone(const CollectiveArgs& args) {
   }
   return revocation_.error();
 }
-
-// --- of any kind -------------------------------------------------------------------------------
 
 void CallRunner::begin(RunningCall& running, std::uint32_t number, const CallArgs& args,
                        const CallContext& context) {

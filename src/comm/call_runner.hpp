@@ -1,7 +1,7 @@
-// What every call of a communicator goes through, whoever waits for it: it takes its number, is
-// told to the flight recorder and the trace, runs its kind's coroutine, and ends.
+// The steps of every call of a communicator: it takes a number, is recorded in the flight recorder
+// and the trace, runs the coroutine of its kind, and ends.
 //
-// Blocking calls are run here to their end; those in the background (background_calls.hpp) and on
+// Blocking calls run here from begin to end. Background calls (background_calls.hpp) and calls on
 // CUDA streams (streams/stream_execution.hpp) take the same steps one by one.
 #pragma once
 
@@ -28,7 +28,7 @@ class CallRunner {
   CallJournal& journal() { return journal_; }
   CallsUnderWay& under_way() { return calls_; }
 
-  // Runs the call to its end on this thread. A collective of one rank is a copy.
+  // Runs the call to its end on this thread. With one rank a collective is a copy.
   Error run(CollectiveArgs& args) {
     tasks_.complete(args);
     return is_alone(args) ? run_alone(args) : run_to_end(args);
@@ -38,14 +38,14 @@ class CallRunner {
     tasks_.complete(args);
     return run_to_end(args);
   }
-  // Whether nothing but a copy is to be made of it.
+  // Whether the call is only a copy: there is one rank, and no factor to multiply by.
   bool is_alone(const CollectiveArgs& args) const {
     return links_.size() == 1 && !args.factor.used;
   }
   Error run_alone(const CollectiveArgs& args);
 
-  // The steps of a call that has its number, with the engine's token. `context`: of the call's
-  // memory kind.
+  // The steps of a call that has its number, with the engine's token. `context`: for the kind of
+  // memory that the call uses.
   template <class Args>
   void begin(RunningCall& running, std::uint32_t number, const Args& args,
              const CallContext& context) {
@@ -55,16 +55,18 @@ class CallRunner {
   }
   void begin(RunningCall& running, std::uint32_t number, const CallArgs& args,
              const CallContext& context);
-  // What its task, or the want of one, has come to: news to the other ranks that wait for us.
+  // Returns the result of the call from `error`, that of its task or of the failure to create one.
+  // An error is reported to the other ranks, which wait for this one.
   Error conclude(const RunningCall& running, const CallArgs& args, const Error& error) const;
   void end(RunningCall& running, bool well) {
     journal_.end(running, well);
     running.messages = {};  // the next call that uses the memory may be of another kind
     running.call.reset();
   }
-  // A call that is refused, or has not begun: a compressed one's gradients are kept.
+  // For a call that is refused or has not begun: a compressed call keeps its gradients.
   void refuse(std::uint32_t number, const CallArgs& args);
-  // An output that has no room for the result is this rank's error alone: the call has ended well.
+  // Whether the call has ended well. An error that revoked nothing (a sparse output that is too
+  // small) is this rank's alone.
   bool is_over(const Error& error) const { return !error || !links_.state().revoked; }
 
  private:

@@ -1,5 +1,5 @@
-// The step of a trace that a whole call is, by kind of call. Its buffers are known from then on.
-// Each returns its id. `algorithm` lives for ever.
+// Records a whole call as a step of a trace, by kind of call, and names its buffers. Each function
+// returns the step's id. `algorithm` must point to static storage.
 #pragma once
 
 #include <cstdint>

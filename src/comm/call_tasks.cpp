@@ -6,7 +6,7 @@ namespace pith {
 
 namespace {
 
-// A dense collective of nothing needs nobody, but for a barrier.
+// A dense collective of no elements needs no peer, except a barrier.
 bool moves_nothing(const CollectiveArgs& args) {
   return args.count == 0 && args.collective != Collective::barrier;
 }

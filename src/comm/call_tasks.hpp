@@ -1,5 +1,4 @@
-// What a call runs, by its kind: what its communicator fills in of its arguments, and the coroutine
-// of the algorithm.
+// Creates the coroutine that a call runs, by its kind, and completes the call's arguments.
 #pragma once
 
 #include <new>
@@ -16,10 +15,10 @@ class CallTasks {
   explicit CallTasks(Links& links)
       : links_(links), windows_(static_cast<std::size_t>(links.size())) {}
 
-  // In what messages of pairs are cut.
+  // How point-to-point messages to each peer are cut into pieces.
   const PairWindows& windows() const { return windows_; }
 
-  // Fills in what the caller leaves to the communicator.
+  // Fills in the arguments that the communicator knows: sizes and tuning.
   void complete(CollectiveArgs& args) const;
   void complete(CompressedArgs& args) const { args.tuning = links_.model().tuning(); }
   void complete(PairArgs& args) const { args.chunk_bytes = links_.model().tuning().chunk_bytes; }
@@ -27,7 +26,7 @@ class CallTasks {
     std::visit([this](auto& kind) { complete(kind); }, args);
   }
 
-  // With the engine's token. Null: there is no memory for it.
+  // With the engine's token. Null if there is no memory for the task.
   template <class Args>
   Task<Error> start(Call& call, const Args& args) {
     try {

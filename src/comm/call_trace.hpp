@@ -1,7 +1,7 @@
-// The trace of one communicator's calls, as the setting TRACE asks for it: recorded from the moment
-// all is connected, written to a file at the communicator's end.
+// The trace of one communicator's calls, if the setting TRACE asks for it. It is recorded once all
+// ranks are connected, and written to a file when the communicator ends.
 //
-// Of calls on CUDA streams the messages are recorded, the kernels are not.
+// For calls on CUDA streams it records messages but no kernels.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,15 @@ namespace pith {
 
 class CallTrace {
  public:
-  // Opens the file and logs where it cannot. From then on what `context` and `routes` lead to is
-  // recorded; they, and what they point to, must outlive every call and this.
+  // Opens the file; logs a warning if it cannot. From then on everything reached through `context`
+  // and `routes` is recorded. They, and what they point to, must outlive every call and this
+  // object.
   CallTrace(const std::string& path, int rank, CallContext& context, std::span<Route> routes);
   ~CallTrace();
   CallTrace(const CallTrace&) = delete;
   CallTrace& operator=(const CallTrace&) = delete;
 
-  // With the engine's token. `args`: what begin_call() takes of a kind of call.
+  // With the engine's token. `args`: the arguments of begin_call() for the kind of call.
   template <class... Args>
   void begin(std::uint32_t number, const Args&... args) {
     running_.emplace_back(number, begin_call(recorder_, number, args...));

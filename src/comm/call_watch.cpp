@@ -30,7 +30,7 @@ std::optional<Stall> CallWatch::look(std::uint64_t now_ns) {
   look_at_what_lasts(call, now_ns);
   if (!call || call->number != watched_.call || moves != watched_.moves || !watched_.any) {
     watched_ = {call.has_value(), call ? call->number : 0, moves, now_ns};
-    waits_for_.store(-1, std::memory_order_relaxed);  // of another call, or for another message
+    waits_for_.store(-1, std::memory_order_relaxed);  // the old answer is outdated
     return std::nullopt;
   }
   Stall stall;
@@ -40,8 +40,8 @@ std::optional<Stall> CallWatch::look(std::uint64_t now_ns) {
   return stall;
 }
 
-// Also where other calls move on: one of several links may be dead. Whom it waits for is known to
-// the engine only; the answer is there at the next look.
+// Looks even while other calls progress, since one of several links may be dead. Only the engine
+// knows which rank a call waits for; its answer arrives by the next look.
 void CallWatch::look_at_what_lasts(const std::optional<CallNote>& call, std::uint64_t now_ns) {
   if (!call || !lasting_.any || call->number != lasting_.call) {
     lasting_ = {call.has_value(), call ? call->number : 0, now_ns};
@@ -50,7 +50,7 @@ void CallWatch::look_at_what_lasts(const std::optional<CallNote>& call, std::uin
   if (lasts && !look_posted_.exchange(true)) links_.engine().post(look_work_);
 }
 
-// With the token.
+// With the engine's token.
 void CallWatch::look_who_is_waited_for() {
   CallRecorder::AwaitedList awaited(recorder_);
   links_.engine().mailbox().for_each_waiting([&](int from, const Tag& tag) {
@@ -61,19 +61,19 @@ void CallWatch::look_who_is_waited_for() {
   });
   recorder_.tell_awaited(awaited.some());
   waits_for_.store(awaited.waits_for(), std::memory_order_relaxed);
-  // Whether whoever it is can be reached at all.
+  // Checks whether the awaited rank can be reached at all.
   links_.transports().look_at_links(monotonic_ns());
   look_posted_.store(false, std::memory_order_release);
 }
 
 void CallWatch::tell(const Stall& stall) const {
-  // Not known where it waits for a kernel.
+  // The rank is unknown if the call waits for a kernel.
   std::string whom = stall.waits_for < 0 ? "" : fmt::format(" for rank {}", stall.waits_for);
   if (!stall.absent.empty()) whom = " for " + stall.absent;
   std::string text = fmt::format("rank {} has waited {:.0f} s{} in {}", links_.rank(),
                                  stall.seconds, whom, title_of(stall.call));
   text += "; its last calls:";
-  constexpr std::size_t told_ended = 4;  // jobs have many ranks
+  constexpr std::size_t told_ended = 4;  // few, as every rank of a job logs them
   const std::vector<std::string> lines =
       recorder_.lines(windows_.head_bytes(), links_.model().tuning().chunk_bytes, told_ended);
   for (const std::string& line : lines) text += "\n  " + line;

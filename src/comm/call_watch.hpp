@@ -1,5 +1,4 @@
-// Calls that get no further: found by the control thread, which looks some times a second, and
-// told of in the log.
+// Finds calls that make no progress. The control thread looks several times a second and logs them.
 #pragma once
 
 #include <atomic>
@@ -15,7 +14,7 @@ namespace pith {
 
 class CallWatch {
  public:
-  // `windows`: in what messages of pairs are cut.
+  // `windows`: how point-to-point messages are cut into pieces.
   CallWatch(Links& links, CallRecorder& recorder, const PairWindows& windows);
   CallWatch(const CallWatch&) = delete;
   CallWatch& operator=(const CallWatch&) = delete;

@@ -1,4 +1,4 @@
-// How many calls of a communicator are under way, for whoever waits for their end.
+// Counts the unfinished calls of a communicator, for threads that wait until they have ended.
 #pragma once
 
 #include <atomic>
@@ -7,9 +7,9 @@ namespace pith {
 
 struct CallsUnderWay {
   std::atomic<int> active{0};         // in the background and on streams
-  std::atomic<int> not_begun{0};      // of these, on streams: they touch nothing, and no memory
+  std::atomic<int> not_begun{0};      // of `active`, on streams: they touch no memory yet
   std::atomic<bool> blocking{false};  // a thread is inside a blocking call
-  bool inside = false;                // whose algorithm runs; guarded by the engine's token
+  bool inside = false;                // its algorithm runs; guarded by the engine's token
 
   bool any() const {
     return blocking.load(std::memory_order_acquire) || active.load(std::memory_order_acquire) > 0;

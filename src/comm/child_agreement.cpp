@@ -14,23 +14,23 @@ namespace pith {
 
 namespace {
 
-// Rounds of agreement of the parent, apart from those in which it was made itself.
+// The parent's rounds of agreement, distinct from those in which the parent itself was made.
 constexpr std::uint32_t split_base = 0x10000000;
 constexpr std::uint32_t shrink_base = 0x40000000;
 constexpr std::uint64_t split_mark = 0x73706c6974;
 constexpr std::uint64_t shrink_mark = 0x736872696e6b;
 
 constexpr const char* built_mark = "built";
-// Of the excluded ranks, in the text of a call.
+// The most excluded ranks that the text of a call names.
 constexpr std::size_t most_named = 8;
 
-// Null: dead, or not there.
+// Null: the member is dead or gave no answer.
 const std::string* blob_of(const GatherResult& result, int member) {
   const auto found = result.blobs.find(member);
   return found == result.blobs.end() || contains(result.dead, member) ? nullptr : &found->second;
 }
 
-// What a rank says in a shrink.
+// One rank's answer in a shrink.
 struct Word {
   explicit Word(const std::string& blob) {
     Unpacker in(blob);
@@ -45,7 +45,7 @@ struct Word {
   bool whole;
 };
 
-// The same but for some.
+// Whether the lists are equal once the members in `some` are removed.
 bool same_but(const std::vector<int>& some, std::vector<int> one, std::vector<int> other) {
   for (std::vector<int>* list : {&one, &other}) {
     std::erase_if(*list, [&](int member) { return contains(some, member); });
@@ -53,7 +53,7 @@ bool same_but(const std::vector<int>& some, std::vector<int> one, std::vector<in
   return one == other;
 }
 
-// One end at least of every link.
+// A set of members that contains at least one end of every link.
 std::vector<int> cover_of(std::vector<std::pair<int, int>> links, const std::vector<int>& members) {
   for (auto& [one, other] : links) {
     if (one > other) std::swap(one, other);
@@ -114,7 +114,7 @@ void Split::hear(const GatherResult& result) {
   step_ = ChildStep::end;
   error_ = result.error;
   if (error_ || color_ == no_color) return;
-  std::vector<std::pair<int, int>> ordered;  // key, rank of the parent
+  std::vector<std::pair<int, int>> ordered;  // key, and rank in the parent
   for (std::size_t r = 0; r < members_.size(); ++r) {
     const auto found = result.blobs.find(members_[r]);
     if (found == result.blobs.end()) continue;
@@ -146,7 +146,7 @@ Shrink::Shrink(CommKey parent, const std::vector<int>& members, int own,
   note_call(next_call);
 }
 
-// As others see it who are in another call.
+// Describes the shrink to ranks that are in another call.
 void Shrink::note_call(std::uint32_t next_call) {
   call_.number = next_call;
   call_.digest = shrink_mark;
@@ -172,7 +172,7 @@ Question Shrink::question(std::uint64_t completed, const std::vector<int>& cut_o
   question.key = {parent_, shrink_base + rounds_.shrinks++};
   question.need = ControlPlane::Need::live;
   if (stage_ == Stage::survivors) {
-    // Of this attempt, and of those who leave out the same ranks.
+    // The child's key depends on the attempt and on the candidates.
     key_ = mix(mix(parent_, shrink_mark), rounds_.shrinks);
     for (const int member : candidates_) key_ = mix(key_, static_cast<std::uint64_t>(member));
     own_completed_ = completed;
@@ -182,7 +182,7 @@ Question Shrink::question(std::uint64_t completed, const std::vector<int>& cut_o
     question.call.round = question.key.round;
   } else {
     question.participants = at_their_places(members_, survivors_);
-    question.call.text = call_.text;  // others may have gone on: there is nothing to disagree with
+    question.call.text = call_.text;  // others may be in later calls: none to compare
     if (!not_made_) question.blob = built_mark;
   }
   return question;
@@ -190,8 +190,8 @@ Question Shrink::question(std::uint64_t completed, const std::vector<int>& cut_o
 
 void Shrink::hear(const GatherResult& result) {
   if (result.error) {
-    // Who came before the parent was revoked disagreed with others; all have been told so, and
-    // nobody is in that round any more.
+    // A rank that entered this round before the parent was revoked disagreed with the others. All
+    // of them were told so and have left the round, so this rank goes on to the next one.
     const bool over = result.error.code() == Code::invalid_usage && stage_ == Stage::survivors;
     return over && call_.number == 0 ? void() : end(result.error);
   }
@@ -221,8 +221,8 @@ void Shrink::hear_survivors(const GatherResult& result) {
     }
     std::erase_if(named_by_all, [&](int candidate) { return !contains(word.with, candidate); });
   }
-  // Who leaves out a dead rank by name and who does not mean the same: they ask again, in the same
-  // words.
+  // Some ranks left out a dead rank by name, and others did not. All ask again with the same
+  // candidates.
   if (!same) {
     candidates_ = std::move(named_by_all);
     return;
@@ -238,8 +238,8 @@ void Shrink::hear_survivors(const GatherResult& result) {
   step_ = ChildStep::make;
 }
 
-// Who may be left out by some and not by others: the dead, and those that somebody cannot reach,
-// who are said to have died soon, or are left out of the new communicator in any case.
+// Members that some ranks may leave out and others not: dead ones, and those that somebody cannot
+// reach. The latter are soon reported dead, or are left out of the new communicator in any case.
 std::vector<int> Shrink::excusable(const GatherResult& result) const {
   std::vector<int> some = result.dead;
   for (const int member : members_) {
@@ -251,7 +251,7 @@ std::vector<int> Shrink::excusable(const GatherResult& result) const {
   return some;
 }
 
-// By those who left this rank out, before it asked.
+// The error when the other ranks had left this one out before it asked.
 Error Shrink::decided_without_us(const GatherResult& result) const {
   for (const int member : members_) {
     if (blob_of(result, member)) return shrunk_without(member);
@@ -275,7 +275,7 @@ Error Shrink::shrunk_without(int member) const {
           place};
 }
 
-// The same answer everywhere. Who stays does not wait for those who do not, nor asks them again.
+// All ranks compute the same answer. Those that stay do not wait for the others or ask them again.
 void Shrink::leave_out(const std::vector<Link>& dead) {
   const std::vector<int> out = cover_of(dead, survivors_);
   for (const int member : out) {
@@ -299,7 +299,7 @@ void Shrink::made(const Error& error) {
   step_ = ChildStep::ask;
 }
 
-// The same answer everywhere, whatever each of them knows by now.
+// All ranks compute the same answer, whatever else each of them knows by now.
 void Shrink::hear_outcome(const GatherResult& result) {
   bool all_made = true;
   bool all_live = true;

@@ -1,7 +1,7 @@
-// How communicators come from another one, by split or by shrink: what its ranks ask each other,
-// and what follows from the answers. Nothing here waits or sends. Whoever makes the child does
-// what step() says until it says `end`: Communicator on the control plane of the job, the tests on
-// one in virtual time.
+// The protocol by which a communicator is made from another one, by split or by shrink: what its
+// ranks ask each other, and what follows from the answers. Nothing here waits or sends. The caller
+// does what step() says until it says `end`. ChildCommunicators runs it on the job's control plane,
+// the tests on one in virtual time.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace pith {
 
-// What is put to ControlPlane::gather().
+// The arguments of ControlPlane::gather().
 struct Question {
   GatherKey key;
   ControlPlane::Need need = ControlPlane::Need::all;
@@ -23,30 +23,31 @@ struct Question {
   CallNote call = {};
 };
 
-// Of one communicator, so far. Shrinks count apart from splits, for the ranks that survive have not
-// all begun the same splits.
+// The rounds that one communicator has begun. Splits and shrinks are counted separately, because
+// the ranks that survive have not all begun the same splits.
 struct ChildRounds {
   std::uint32_t splits = 0;
   std::uint32_t shrinks = 0;
-  // By a shrink, of this one and of all later ones: ranks of the job; why, where this is one.
+  // Ranks of the job that a shrink left out, of this shrink and all later ones. `why` is set if
+  // this rank is one of them.
   std::vector<int> left_out;
   Error why;
 };
 
 enum class ChildStep {
-  ask,   // question(), and hear() the result
-  make,  // the communicator of this key() and these members(): then a split is over, and a shrink
-         // wants to know whether it was made()
+  ask,   // ask question(), pass the result to hear()
+  make,  // make the communicator of key() and members(): this ends a split, while a shrink is
+         // told by made() whether it worked
   end,   // error() is why there is no child
 };
 
 // The ranks of one color, ordered by key and then by rank.
 class Split {
  public:
-  static constexpr int no_color = -1;  // of ranks that are in no child
+  static constexpr int no_color = -1;  // for ranks that join no child
 
-  // `members`: ranks of the job, by rank of the parent; `own` is this one. Both `members` and
-  // `rounds` are the parent's and outlive the split.
+  // `members`: ranks of the job, indexed by rank in the parent; `own`: this one's rank in the job.
+  // The parent owns `members` and `rounds`, which outlive the split.
   Split(CommKey parent, const std::vector<int>& members, int own, ChildRounds& rounds, int color,
         int key);
 
@@ -55,7 +56,7 @@ class Split {
   void hear(const GatherResult& result);
 
   CommKey key() const;
-  const std::vector<int>& members() const { return chosen_; }  // by rank of the child
+  const std::vector<int>& members() const { return chosen_; }  // indexed by rank in the child
   const Error& error() const { return error_; }
 
  private:
@@ -70,35 +71,35 @@ class Split {
   Error error_;
 };
 
-// Those that live and are not excluded. They agree who that is, make the communicator, and agree
-// whether it came to be everywhere. A death in between makes all try again without the dead.
+// The ranks that live and are not excluded. They agree on their set, make the communicator, and
+// agree on whether it was made everywhere. If a rank dies meanwhile, they try again without it.
 //
-// Of two that live and cannot reach each other one is left out: whoever has most such links, of
-// several the last one, and so on until no such link is left. It is told why.
+// Of two live ranks that cannot reach each other one is left out: the one with the most such links,
+// or the last of several, until no such link is left. It is told why.
 class Shrink {
  public:
-  // As of Split. `excluded`: ranks of the parent. `next_call`: the number of the call that the
-  // parent's ranks come to next, if it is not this one; 0: the parent is revoked, and others may
-  // be in anything still.
+  // Arguments as for Split. `excluded`: ranks of the parent. `next_call`: the number of the next
+  // call of the parent's ranks, if it is not this shrink; 0: the parent is revoked, and other ranks
+  // may still be in any call.
   Shrink(CommKey parent, const std::vector<int>& members, int own, std::span<const int> excluded,
          ChildRounds& rounds, std::uint32_t next_call);
 
   ChildStep step() const { return step_; }
-  // Once before each hear(). `completed`: the last call that this rank has completed by now;
-  // `cut_off`: ranks of the job that it cannot reach.
+  // Called once before each hear(). `completed`: the last call that this rank has completed so far;
+  // `cut_off`: ranks of the job that this rank cannot reach.
   Question question(std::uint64_t completed, const std::vector<int>& cut_off = {});
   void hear(const GatherResult& result);
   void made(const Error& error);
 
   CommKey key() const { return key_; }
   const std::vector<int>& members() const { return survivors_; }
-  // Of this attempt: others may have made it, or be about to.
+  // Whether this attempt reached made(): other ranks may have made the child or be about to.
   bool was_made() const { return stage_ == Stage::outcome; }
-  // The child of the last made() is the one.
+  // Whether the child of the last made() is the result on all ranks.
   bool built() const { return built_; }
-  // The last call that all survivors have completed, as far as they have agreed on it.
+  // The last call that all survivors have completed, once they have agreed on it.
   std::uint64_t completed() const { return completed_; }
-  // Of two that cannot reach each other this is the one that is not a survivor, as was agreed now.
+  // Whether the ranks agreed in this shrink to leave this rank out, because of a dead link.
   bool left_out() const { return left_out_; }
   const Error& error() const { return error_; }
 
@@ -122,21 +123,21 @@ class Shrink {
   const int own_;
   std::vector<int> candidates_;  // ranks of the job
   ChildRounds& rounds_;
-  CallNote call_;  // number 0: of a parent that is revoked
+  CallNote call_;  // number 0: the parent is revoked
   ChildStep step_ = ChildStep::ask;
   Stage stage_ = Stage::survivors;
   std::size_t attempts_ = 0;
   CommKey key_ = 0;
   std::vector<int> survivors_;
-  std::uint64_t own_completed_ = 0;  // as it was told
+  std::uint64_t own_completed_ = 0;  // as told to the others
   std::uint64_t completed_ = 0;
   bool left_out_ = false;
-  Error not_made_;  // why this rank has none
+  Error not_made_;  // why this rank could not make the child
   bool built_ = false;
   Error error_;
 };
 
-// The members that are among `some`, at their places; -1 at the others.
+// The members, with -1 in place of those that are not in `some`.
 std::vector<int> at_their_places(std::vector<int> members, const std::vector<int>& some);
 
 }  // namespace pith

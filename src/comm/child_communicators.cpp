@@ -16,7 +16,7 @@ namespace pith {
 
 namespace {
 
-// Those who know of no dead link must not give us up meanwhile.
+// Ranks that know of no dead link wait meanwhile, and must not report this one as unresponsive.
 double patience_of(const Settings& settings) {
   const double two_beats = 2 * settings.heartbeat;
   return settings.timeout > 0 ? std::min(two_beats, settings.timeout / 2) : two_beats;
@@ -33,7 +33,7 @@ ChildCommunicators::Made ChildCommunicators::make(const Expected<Settings>& sett
                                                   const std::vector<int>& members) {
   const CommIdentity& who = parent_.identity();
   if (!settings) {
-    who.control->plane().remove(key, members);  // nobody need wait for us
+    who.control->plane().remove(key, members);  // so that no rank waits for this one
     return settings.error();
   }
   const bool threads = parent_.links().is_one_process();
@@ -41,7 +41,8 @@ ChildCommunicators::Made ChildCommunicators::make(const Expected<Settings>& sett
       *settings, CommIdentity{who.control, key, members, place_of(members, who.own_member())},
       parent_.links().transport_table());
   if (!settings->trace.empty()) child->set_trace_prefix(parent_.trace_prefix());
-  // Threads look at a variable of the first one; whoever is cancelled before revokes the child.
+  // Ranks that are threads wait on a variable of the first one, without a cancellation. A rank that
+  // is cancelled before that revokes the child.
   ControlGatherer gatherer(*who.control, key, members, at_their_places(who.members, members),
                            settings->init_timeout, threads ? nullptr : cancellation_);
   StartLog log("child communicator", child->rank(), child->size(), LogLevel::debug);
@@ -50,7 +51,7 @@ ChildCommunicators::Made ChildCommunicators::make(const Expected<Settings>& sett
                    : connect(*child, gatherer, *settings, log);
   });
   if (!failed) return child;
-  // The others wait for our connections.
+  // The other members wait for this rank's connections, so it tells them.
   const Error error = as_of_rank(child->rank(), failed);
   if (error.code() != Code::remote && !cancellation_->error()) {
     who.control->revoke(key, as_seen_elsewhere(error));
@@ -81,15 +82,16 @@ ChildCommunicators::Made ChildCommunicators::split(const Expected<Settings>& set
   return made;
 }
 
-// Before a child is made. Where that is because this rank was cancelled, others may make it: with
-// us, who are gone then, or without us.
+// Called before a child is made. If this rank was cancelled, the others may still make the child,
+// without this rank or with it as a member that has left.
 Error ChildCommunicators::leave(CommKey child, const Error& error) {
   const CommIdentity& who = parent_.identity();
   if (cancellation_->error()) who.control->plane().remove(child, who.members);
   return error;
 }
 
-// We were to be one of the members, and were cancelled: it may be made elsewhere already.
+// This rank was to be a member and was cancelled. Other ranks may have made the child already, so
+// it is revoked.
 Error ChildCommunicators::end(CommKey child, const Error& error) {
   Error cancelled = cancellation_->error();
   if (!cancelled) return error;
@@ -97,9 +99,9 @@ Error ChildCommunicators::end(CommKey child, const Error& error) {
   return cancelled;
 }
 
-// Ranks of the job that live and that this one cannot reach. Where a link between two hosts is cut,
-// the first pair of ranks to find out revokes the communicator; what the other pairs have not found
-// out yet would keep the new one from being made, so it is waited for.
+// Live ranks of the job that this rank cannot reach. If a link between two hosts is cut, the first
+// pair of ranks to notice revokes the communicator. Dead links that other pairs have not noticed
+// yet would keep the new communicator from being made, so doubtful links are waited for.
 std::vector<int> ChildCommunicators::cut_off(std::span<const int> excluded) {
   Links& links = parent_.links();
   const CommIdentity& who = parent_.identity();
@@ -117,7 +119,7 @@ std::vector<int> ChildCommunicators::cut_off(std::span<const int> excluded) {
   };
   const FloatMode mode;
   const std::uint64_t until = monotonic_ns() + static_cast<std::uint64_t>(patience_s_ * 1e9);
-  bool has_turned = false;  // what has come by now may tell of a dead link
+  bool has_turned = false;  // messages that have arrived may tell of a dead link
   Engine& engine = parent_.engine();
   engine.own();
   engine.drive_until([&] {
@@ -134,7 +136,8 @@ std::vector<int> ChildCommunicators::cut_off(std::span<const int> excluded) {
 
 ChildCommunicators::Made ChildCommunicators::shrink(const Expected<Settings>& settings,
                                                     std::span<const int> excluded) {
-  // Whoever is still in a call may wait for this rank, which makes none any more.
+  // This rank makes no more calls here. Ranks still in a call may wait for it, so a death revokes
+  // the parent.
   parent_.engine().own();
   parent_.revocation().revoke_if_any_died();
   parent_.engine().disown();

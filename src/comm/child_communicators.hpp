@@ -1,4 +1,4 @@
-// Communicators made from another one: split, and shrink to those that live.
+// Makes communicators from another one: split, and shrink to the ranks that live.
 #pragma once
 
 #include <cstdint>
@@ -18,21 +18,22 @@ class ChildCommunicators {
  public:
   ChildCommunicators(Communicator& parent, const Settings& settings);
 
-  // Collective. The ranks of one color, ordered by key and then by rank; null for no_color.
+  // Collective. The child holds the ranks of one color, ordered by key and then by rank; null for
+  // no_color.
   static constexpr int no_color = Split::no_color;
-  // `settings`: of the child; where they could not be read, the others are told.
+  // `settings`: for the child; an error in reading them is told to the other ranks.
   using Made = Expected<std::unique_ptr<Communicator>>;
   Made split(const Expected<Settings>& settings, int color, int key);
-  // Collective over the ranks that live and are not excluded, also of a revoked communicator: they
-  // agree who that is, and on the last call that all of them completed.
+  // Collective over the ranks that live and are not excluded; the communicator may be revoked. They
+  // agree on their set and on the last call that all of them completed.
   Made shrink(const Expected<Settings>& settings, std::span<const int> excluded);
-  // Set by shrink, on both communicators; 0: none.
+  // Set by shrink on both communicators; 0: not set.
   std::uint64_t last_completed_by_all() const { return completed_by_all_; }
 
-  // Before an abort that frees the handle: what makes a child on any thread ends as well.
+  // Called before an abort frees the handle. Ends the making of a child on any thread.
   void cancel() { cancellation_->cancel(); }
-  // This one is only a step on the way to a child of the other: what ends the making of the
-  // other's children ends that of ours.
+  // This communicator is an intermediate step to a child of `other`: cancelling the making of
+  // children of `other` cancels it here too.
   void is_cancelled_with(const ChildCommunicators& other) { cancellation_ = other.cancellation_; }
 
  private:
@@ -43,7 +44,7 @@ class ChildCommunicators {
   std::vector<int> cut_off(std::span<const int> excluded);
 
   Communicator& parent_;
-  const double patience_s_;  // for links to be found dead
+  const double patience_s_;  // how long a doubtful link may take to be found dead
   std::shared_ptr<Cancellation> cancellation_;
   ChildRounds rounds_;
   std::uint64_t completed_by_all_ = 0;

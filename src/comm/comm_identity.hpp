@@ -1,4 +1,4 @@
-// Who a communicator is among those of its job, and where its ranks hear of each other.
+// Identifies a communicator in its job: its control node, key, members, and this member's rank.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@ namespace pith {
 struct CommIdentity {
   std::shared_ptr<ControlNode> control;
   CommKey key = 0;
-  std::vector<int> members;  // ranks of the job, by rank here
+  std::vector<int> members;  // ranks of the job, indexed by rank here
   int rank = 0;
 
   int size() const { return static_cast<int>(members.size()); }

@@ -15,7 +15,7 @@ namespace pith {
 
 namespace {
 
-// What a call that has ended for its caller still does.
+// Time for what a call still does after it has ended for its caller.
 constexpr std::uint64_t moment_ns = 100'000'000;
 
 }  // namespace
@@ -32,7 +32,7 @@ Communicator::Communicator(const Settings& settings, CommIdentity who, Transport
       children_(*this, settings),
       streams_(std::make_unique<Streams>(StreamHost{runner_, links_, revocation_, compressors_},
                                          StreamOptions(settings))) {
-  look_for_device_memory();  // calls without a stream ask what their memory is
+  look_for_device_memory();  // calls without a stream ask where their memory is
 }
 
 Communicator::~Communicator() {
@@ -67,8 +67,8 @@ void Communicator::drain() {
   if (streams_->unsettled()) revocation_.settling().wait();
 }
 
-// Who waits for a stream hears of a call's end before it has ended here, and at the end of the
-// process nobody else drives the engine.
+// A thread that waits for a stream sees a call end before it has ended here, and at the end of the
+// process no other thread drives the engine.
 bool Communicator::ends_soon(std::uint64_t until_ns) {
   while (under_way_.any()) {
     if (monotonic_ns() > until_ns) return false;
@@ -82,7 +82,7 @@ bool Communicator::leave() {
   if (!ends_soon(monotonic_ns() + moment_ns)) return false;
   engine().own();
   const bool idle = !under_way_.any() && !streams_->may_be_replayed();
-  // Calls that a group has collected, or that another thread begins just now.
+  // From now on calls are refused that a group has collected or another thread is about to begin.
   if (idle) revocation_.leave();
   engine().disown();
   return idle;

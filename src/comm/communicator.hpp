@@ -1,8 +1,8 @@
-// A communicator of one rank: what its ranks have connected (links), its calls, its end, and what
-// is made from it. Each is a class of its own; this one holds them. How it comes to be is in
-// startup/connect.hpp.
+// One rank's side of a communicator: its links to the other ranks, its calls, its end, and the
+// communicators made from it. Each part is a class of its own, held by this one.
+// startup/connect.hpp connects it.
 //
-// Threads: one thread at a time issues calls; abort() and error() may come from any thread.
+// Threads: one thread at a time issues calls; abort() and error() may be called by any thread.
 #pragma once
 
 #include <memory>
@@ -26,7 +26,7 @@ class Streams;
 
 class Communicator final : public std::enable_shared_from_this<Communicator> {
  public:
-  // One that is not connected yet.
+  // Makes a communicator that is not connected yet.
   Communicator(const Settings& settings, CommIdentity who,
                TransportTable table = transport_table());
   ~Communicator();
@@ -48,27 +48,28 @@ class Communicator final : public std::enable_shared_from_this<Communicator> {
   const ChildCommunicators& children() const { return children_; }
   RevocationState& revocation() { return revocation_; }
 
-  // The control plane tells it of its ranks from now on. `process_end`: so does this process's end.
+  // Registers with the control plane, which reports events of its ranks from now on. `process_end`:
+  // the communicator also leaves in order when this process ends.
   void join_control_plane(bool process_end);
   const std::string& trace_prefix() const { return trace_prefix_; }
   void set_trace_prefix(std::string prefix) { trace_prefix_ = std::move(prefix); }
 
   bool is_revoked() const { return revocation_.is_revoked(); }
   Error error() { return revocation_.error(); }
-  // The same, or that a rank has died, for whoever asks while no call runs here: a death alone
-  // revokes nothing.
+  // error(), or the first death if no call runs here: a death alone revokes nothing.
   Error async_error();
-  // Every running and later call ends with an error, here and at the other ranks.
+  // Ends every running and later call with an error, on this rank and all others.
   void abort() { revocation_.abort(); }
-  // Waits until no call runs any more.
+  // Waits until no call runs.
   void drain();
-  // An abort that nobody else hears of, where no call runs or is enqueued, in a moment at the
-  // latest, nor may be replayed; false: it must be a real one. No call begins afterwards.
+  // Ends the communicator here without telling the other ranks; no call begins afterwards. Returns
+  // false if a call still runs or is enqueued after a moment, or may be replayed: then abort() is
+  // needed.
   bool leave();
-  // The process ends, and this rank leaves in order: no call begins any more, peers are told and
-  // get what was sent, by the deadline. False where a call goes on running.
+  // The process ends, and this rank leaves in order: no call begins any more, and peers are told
+  // and receive what was sent, by the deadline. Returns false if a call is still running.
   bool leave_with_process(std::uint64_t deadline_ns);
-  // What a rank that leaves waits for its peers at most.
+  // The longest time that a leaving rank waits for its peers.
   static constexpr std::uint64_t goodbye_ns = 1'000'000'000;
 
  private:
@@ -90,7 +91,7 @@ class Communicator final : public std::enable_shared_from_this<Communicator> {
   bool closed_ = false;
 };
 
-// Drives all these engines until `done()`, taking turns with their other drivers.
+// Drives the engines until `done()`, in turn with the other threads that drive them.
 void drive_engines(std::span<Engine* const> engines, const std::function<bool()>& done);
 
 }  // namespace pith

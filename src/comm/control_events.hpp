@@ -1,4 +1,5 @@
-// What the control plane tells a communicator, and asks it. By the control thread.
+// Receives the control plane's events of a communicator and answers its questions. Called by the
+// control thread.
 #pragma once
 
 #include <cstdint>

@@ -38,7 +38,8 @@ void Group::add(std::shared_ptr<Communicator> communicator, const Message& messa
   batch.messages.push_back(message);
 }
 
-// Calls of one step are one call with several tensors: many small ones cost one exchange.
+// Compressed calls of one step become one call with several tensors: many small ones cost one
+// exchange.
 void Group::add(std::shared_ptr<Communicator> communicator, std::shared_ptr<Compressor> compressor,
                 const CompressedTensor& tensor, void* stream) {
   const auto same = [&](const CompressedBatch& batch) {
@@ -74,8 +75,8 @@ bool Group::has(const Communicator& communicator) const {
                      [&](const Chain& chain) { return chain.parent == &communicator; });
 }
 
-// While the group can still be refused: accumulators take most of the memory. Those of calls on
-// streams are shaped where these find out which memory they are for.
+// Runs while the group can still be refused, since accumulators take most of the memory.
+// Compressors of calls on streams are shaped later, when it is known on which memory they run.
 Error Group::shape_compressed() {
   return without_throwing([this]() -> Error {
     for (const CompressedBatch& batch : compressed_) {
@@ -93,7 +94,8 @@ Error Group::shape_compressed() {
   });
 }
 
-// Their calls are about to be issued. Those on streams may still be refused.
+// Called when the calls are about to be issued. Those on streams may still be refused, so their
+// compressors are not bound here.
 void Group::place_compressed() {
   for (CompressedBatch& batch : compressed_) {
     collectives_[batch.place].args = CompressedArgs{batch.tensors};
@@ -104,8 +106,8 @@ void Group::place_compressed() {
   }
 }
 
-// They are not, for want of what the group should have made first. What a stream has not reached
-// may not be there yet.
+// Called when the calls are not issued because an earlier step of the group failed. Tensors on
+// streams are left out, because the stream may not have written them yet.
 void Group::absorb_compressed() {
   for (CompressedBatch& batch : compressed_) {
     if (!batch.stream) batch.communicator->compressors().absorb(batch.tensors);
@@ -119,12 +121,13 @@ Error Group::check_messages() const {
   return {};
 }
 
-// All of a group's streams are in one capture, or none is: a replay would run a part of what the
-// other ranks take for one. What the driver says of a stream here, it says to the call as well.
+// Either all streams of a group are in one capture, or none is: a replay would otherwise run only a
+// part of what the other ranks take for one group. Errors of the driver are left to the call, which
+// gets the same ones.
 Error Group::check_captures() {
   if (collectives_.size() < 2 && batches_.empty()) return {};
   const Communicator* last = nullptr;
-  void* stream = nullptr;  // the last that was asked for
+  void* stream = nullptr;  // the last one queried
   std::optional<std::uint64_t> capture;
   const auto differs = [&](const Communicator* communicator, const CallArgs& args,
                            void* its) -> Error {
@@ -153,8 +156,8 @@ Error Group::check_captures() {
   return {};
 }
 
-// Behind all collectives: on a stream, one rank's message must not hold up the collective that
-// another rank makes before its own end of the message.
+// Messages go behind all collectives: on a stream, one rank's message must not delay a collective
+// that its peer issues before its own side of the message.
 void Group::add_messages() {
   for (MessageBatch& batch : batches_) {
     add(batch.communicator, PairArgs{batch.messages}, batch.stream);
@@ -202,8 +205,8 @@ void Group::add(std::function<Error()> setup, const Communicator* parent,
   chain->setups.push_back({std::move(setup), std::move(undo)});
 }
 
-// Ranks of one thread wait for each other while they are set up, so each gets a thread. A setup
-// that fails does not end its chain: other ranks count on the next.
+// Ranks of one thread wait for each other during set-up, so each gets a thread. A chain goes on
+// after a set-up that failed, because other ranks take part in the next one.
 Error Group::run_setups() {
   if (setups_.empty()) return {};
   std::vector<std::function<Error()>> jobs;
@@ -224,14 +227,15 @@ Request Group::issue(bool driven) {
   add_messages();
   place_compressed();
   prepare(*request);
-  // What the arguments point to goes along, in the same place; the group gets what it was in.
+  // The memory to which the arguments point moves to the request and keeps its address; the group
+  // reuses the request's old memory.
   request->messages.swap(batches_);
   request->compressed.swap(compressed_);
   issue_all(*request, driven);
   return request;
 }
 
-// Nothing is issued yet: it may throw.
+// May throw, since nothing is issued yet.
 void Group::prepare(pithRequest& request) {
   const auto on_host = [](const Collected& one) { return !one.stream; };
   request.group.emplace(
@@ -248,7 +252,7 @@ void Group::prepare(pithRequest& request) {
   }
 }
 
-// Whether the group has enqueued a call of this communicator on a stream before.
+// Whether an earlier call of the group is on a stream of the same communicator.
 bool Group::is_later(const Collected& call) const {
   const auto same = [&](const Collected& one) {
     return one.stream && one.communicator == call.communicator;
@@ -257,7 +261,8 @@ bool Group::is_later(const Collected& call) const {
   return std::any_of(before, std::make_reverse_iterator(collectives_.data()), same);
 }
 
-// Each communicator's, where it has several: they begin the group and leave it together.
+// Joins the streams of each communicator that has several: they begin the group and leave it
+// together.
 void Group::join_streams() {
   for (const Collected& one : collectives_) {
     if (!one.stream || is_later(one)) continue;
@@ -271,8 +276,8 @@ void Group::join_streams() {
   }
 }
 
-// In the order of the calls, which is that of all ranks. A stream that refuses its call is the
-// group's error; the calls behind it are issued all the same, for other ranks count on them.
+// Issues the calls in order, which is the same on all ranks. If a stream refuses its call, the
+// group fails, but later calls are issued all the same, because other ranks take part in them.
 void Group::issue_all(pithRequest& request, bool driven) {
   join_streams();
   auto call = request.calls.begin();
@@ -292,7 +297,7 @@ void Group::issue_all(pithRequest& request, bool driven) {
   join_streams();
 }
 
-// Before anything is issued: what cannot be driven must not begin.
+// Runs before anything is issued: a call that no thread can drive must not begin.
 Error Group::join_background() {
   for (const Collected& one : collectives_) {
     if (one.stream) continue;

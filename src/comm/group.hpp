@@ -1,4 +1,4 @@
-// Groups: what this thread has collected between pithGroupStart and pithGroupEnd.
+// The calls and set-ups that this thread has collected between pithGroupStart and pithGroupEnd.
 #pragma once
 
 #include <functional>
@@ -17,43 +17,44 @@ class Group {
   bool open() const { return depth_ > 0; }
   bool outermost() const { return depth_ == 1; }
   void start() { ++depth_; }
-  // Error where no group is open. True: this was the outermost end.
+  // An error if no group is open. True: this was the outermost end.
   Expected<bool> end(const char* function);
 
   void add(std::shared_ptr<Communicator> communicator, const CallArgs& args, void* stream) {
     collectives_.push_back({std::move(communicator), args, stream, nullptr});
   }
   void add(std::shared_ptr<Communicator> communicator, const Message& message, void* stream);
-  // The compressor is claimed; it is let go when the call has ended, or is never begun.
+  // The compressor is claimed, and released when the call has ended or is dropped.
   void add(std::shared_ptr<Communicator> communicator, std::shared_ptr<Compressor> compressor,
            const CompressedTensor& tensor, void* stream);
   bool has(const Compressor& compressor) const;
-  // Calls of it, or of what descends from it.
+  // Whether the group has calls of the communicator or set-ups of its children.
   bool has(const Communicator& communicator) const;
-  // Collective set-up that blocks; the outermost end runs all of the group at once, but those of
-  // one parent one after the other: all its ranks must agree on their order.
-  // `undo`: called when the group is over, whether the set-up has run or not.
+  // Adds a collective set-up that blocks. The outermost end runs all set-ups of the group at once,
+  // except that those of one parent run one after the other, in an order that all its ranks must
+  // agree on. `undo`: called when the group is over, whether or not the set-up has run.
   void add(std::function<Error()> setup, const Communicator* parent = nullptr,
            std::function<void()> undo = {});
-  // The group's result will be this error; nothing of it is started.
+  // Makes this error the group's result; none of its calls is started.
   void fail(const Error& error) {
     if (!error_) error_ = error;
   }
   const Error& error() const { return error_; }
   bool empty() const { return collectives_.empty() && batches_.empty() && setups_.empty(); }
   bool makes_communicators() const { return !setups_.empty(); }
-  // Calls that were collected and are not to be run, in place of an end.
+  // A call that was collected and is dropped by discard(), which takes the place of run().
   struct Planned {
     std::shared_ptr<Communicator> communicator;
     CollectiveArgs args;
-    std::size_t message_bytes;  // of messages, both ways; 0: a collective
+    std::size_t message_bytes;  // total of the messages both ways; 0: a collective
   };
   Expected<std::vector<Planned>> discard();
 
-  // What the outermost end does.
+  // Runs the group at its outermost end.
   Error run();
   Expected<Request> run_in_background();
-  // Whatever comes of a group, and be it an exception: the next one begins without its calls.
+  // Empties the group when it leaves scope, also by an exception, so that the next group begins
+  // without its calls.
   struct Emptied {
     explicit Emptied(Group& owner) : group(owner) {}
     ~Emptied() { group.clear(); }
@@ -66,14 +67,14 @@ class Group {
   struct Collected {
     std::shared_ptr<Communicator> communicator;
     CallArgs args;
-    void* stream;  // null: the group's end waits for it
+    void* stream;  // null: host memory; the group's end waits for the call
     CompressedBatch* compressed;
   };
   struct Setup {
     std::function<Error()> run;
-    std::function<void()> undo;  // or empty
+    std::function<void()> undo;  // may be empty
   };
-  // What is set up in this order. The setups hold the parent; null: none.
+  // Set-ups that run one after the other and keep `parent` alive; null: no parent.
   struct Chain {
     const Communicator* parent;
     std::vector<Setup> setups;
@@ -95,7 +96,7 @@ class Group {
 
   int depth_ = 0;
   std::vector<Collected> collectives_;
-  std::vector<void*> streams_;  // of one communicator, while they are joined
+  std::vector<void*> streams_;  // scratch of join_streams()
   Refilled<MessageBatch> batches_;
   Refilled<CompressedBatch> compressed_;
   std::vector<Chain> setups_;

@@ -1,4 +1,4 @@
-// The engine that drives one rank of a communicator, and its way to every other one.
+// The engine that drives one rank of a communicator, and the rank's routes to all others.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ namespace pith {
 
 class Links {
  public:
-  // `table`: the transports to choose from; outlives it.
+  // `table`: the transports to choose from; must outlive this object.
   Links(const Settings& settings, int rank, int ranks, TransportTable table);
   Links(const Links&) = delete;
   Links& operator=(const Links&) = delete;
@@ -32,43 +32,43 @@ class Links {
   CommState& state() { return state_; }
   const CommState& state() const { return state_; }
   const CallContext& context() const { return context_; }
-  // What chooses for the calls.
+  // Chooses the algorithms of calls.
   Model& model() { return model_; }
   const Model& model() const { return model_; }
   TransportTable transport_table() const { return table_; }
   int rank() const { return rank_; }
   int size() const { return context_.size; }
-  // Which ranks run on one host, and by what place this rank is known there.
+  // Tells which ranks share a host, and this rank's place there.
   const Hosts& hosts() const { return hosts_; }
   const RankOrder& order() const { return order_; }
   const Route& route_to(int rank) const {
     return routes_[static_cast<std::size_t>(order_.place_of(rank))];
   }
-  CallTrace* trace() { return trace_.get(); }  // null: none is wanted
+  CallTrace* trace() { return trace_.get(); }  // null: tracing is off
   OpenTransports& transports() { return transports_; }
 
-  // All ranks are threads of this process.
+  // Whether all ranks are threads of this process.
   bool is_one_process() const { return one_process_; }
   void set_one_process() { one_process_ = true; }
 
-  // While the ranks connect, in this order.
+  // Called in this order while the ranks connect.
   void set_views(bool all, bool any);  // whether all, or any two, ranks reach each other's memory
   void set_oversubscribed(bool here, bool anywhere);  // whether a host has more ranks than cores
   void set_route(int rank, const Route& route) { routes_[static_cast<std::size_t>(rank)] = route; }
-  // From then on algorithms walk the ranks in this order.
+  // From then on algorithms visit the ranks in this order.
   void set_order(RankOrder order);
-  // By rank, equal where ranks run on one host.
+  // One name per rank, equal for ranks on the same host.
   void set_hosts(std::span<const std::size_t> names);
   void begin_trace(const std::string& path);
-  // Who hears of a call's failure.
+  // Sets the function that is told of a call's failure.
   void on_failure(void* context, void (*hear)(void* context, const Error& error)) {
     context_.revoke_context = context;
     context_.revoke = hear;
   }
 
-  // With the engine's token. The communicator is revoked: its waiting operations end.
+  // With the engine's token. Ends the communicator's waiting operations with the error.
   void revoke(const Error& error);
-  // Nobody drives the engine any more. What was sent arrives by the deadline.
+  // Precondition: no other thread drives the engine. Delivers what was sent, by the deadline.
   void close(const Error& why, std::uint64_t deadline_ns);
 
  private:
@@ -79,8 +79,8 @@ class Links {
   CallContext context_;
   Model model_;
   const TransportTable table_;
-  const int rank_;             // by which callers know it
-  std::vector<Route> routes_;  // in order
+  const int rank_;             // as callers number it
+  std::vector<Route> routes_;  // indexed by place in `order_`
   RankOrder order_;
   Hosts hosts_;
   OpenTransports transports_;

@@ -1,4 +1,5 @@
-// The transports by which one rank of a communicator reaches the others. With the engine's token.
+// The transports by which one rank of a communicator reaches the others. Functions need the
+// engine's token unless they say otherwise.
 #pragma once
 
 #include <cstdint>
@@ -13,25 +14,25 @@ namespace pith {
 
 class OpenTransports {
  public:
-  // `engine`: drives them, and outlives them.
+  // `engine`: drives the transports and outlives them.
   explicit OpenTransports(Engine& engine) : engine_(engine) {}
 
-  // While the ranks connect, without the token.
+  // Called while the ranks connect, without the token.
   void add(std::unique_ptr<PeerTransport> transport);
 
   template <class See>
   void for_each_sending(const See& see) const {
     for (const auto& transport : all_) transport->for_each_sending(see);
   }
-  // Often while calls stand still. Whether the links live, as far as their transports look after
-  // that.
+  // Checks whether the links are alive, as far as their transports can tell. Called often while
+  // calls make no progress.
   void look_at_links(std::uint64_t now_ns);
-  // Whether one of them has this to say of its link to the rank.
+  // Whether a transport reports this state of its link to the rank.
   bool is_link(int rank, LinkState state) const;
 
-  // The communicator is revoked: operations that wait end.
+  // Ends the waiting operations of a revoked communicator.
   void quiesce(const CommState& state, const Error& error);
-  // Nobody drives the engine any more. What was sent arrives by the deadline.
+  // Precondition: no other thread drives the engine. Delivers what was sent, by the deadline.
   void close(std::uint64_t deadline_ns);
 
  private:

@@ -1,5 +1,5 @@
-// How the messages between two ranks are counted: each pair and direction by itself, in the order
-// of the calls, so that ranks agree without knowing what else the other one does.
+// Numbers the messages between two ranks, per pair and direction, in the order of the calls. Both
+// ranks agree on them without knowing what else the other one does.
 #pragma once
 
 #include <cstddef>

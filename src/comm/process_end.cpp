@@ -9,8 +9,8 @@ namespace pith {
 
 namespace {
 
-// Made when the library is loaded, so that the globals of programs, which may hold communicators,
-// have been destroyed before; what was loaded later, as UCX, is still there.
+// Constructed when the library is loaded, so it is destroyed after the program's globals, which may
+// hold communicators, and while libraries loaded later, such as UCX, still work.
 const struct AtExit {
   ~AtExit() { ProcessEnd::instance().leave_all(); }
 } at_exit;
@@ -27,7 +27,7 @@ void ProcessEnd::remove(Communicator& communicator) {
   std::erase(held_, &communicator);
 }
 
-// A node's communicators go before it does, all of them.
+// A control node leaves only if all its communicators have left.
 void ProcessEnd::leave_all() {
   const std::lock_guard lock(mutex_);
   std::vector<ControlNode*> leaving;

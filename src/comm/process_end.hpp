@@ -1,8 +1,9 @@
-// Communicators that a process still holds when it ends by exit() or by returning from main. They
-// leave in order then, so that nobody takes the end for a death and all that was sent arrives: an
-// MPI or NCCL program that destroys nothing has made its last call, and must not fail the others'.
+// The communicators that a process still holds when it ends by exit() or by returning from main.
+// They then leave in order: no rank takes the end for a death, and all that was sent arrives. An
+// MPI or NCCL program that destroys nothing has made its last call, and must not make those of
+// others fail.
 //
-// Thread-safe. A forked child has none of its parent's.
+// Thread-safe. A forked child has none of its parent's communicators.
 #pragma once
 
 #include <mutex>
@@ -18,14 +19,15 @@ class ProcessEnd {
  public:
   static ProcessEnd& instance() { return PerProcess<ProcessEnd>::get(); }
 
-  // One whose ranks are in several processes, until it is removed.
+  // Adds a communicator whose ranks are in several processes. It must be removed before it is
+  // destroyed.
   void add(Communicator& communicator);
   void remove(Communicator& communicator);
-  // Those that no call runs on leave. A rank in the middle of one is cut off by the process's end.
+  // Communicators on which no call runs leave. A running call is cut off when the process ends.
   void leave_all();
 
  private:
-  std::mutex mutex_;  // held while they leave
+  std::mutex mutex_;  // also held during leave_all()
   std::vector<Communicator*> held_;
 };
 

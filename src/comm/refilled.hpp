@@ -1,5 +1,5 @@
-// A list that is emptied and filled again: its elements stay, with the memory that they hold, so
-// that from its largest size on it allocates nothing. Elements never move.
+// A list that is cleared and filled again. Its elements keep their memory, so it allocates nothing
+// once it has reached its largest size. Elements never move.
 #pragma once
 
 #include <cstddef>
@@ -8,11 +8,11 @@
 
 namespace pith {
 
-// T is made without arguments, and reset() or clear() lets go of what it has but its memory.
+// T is default-constructible; its reset() or clear() drops its contents but keeps its memory.
 template <class T>
 class Refilled {
  public:
-  // As after reset() or clear().
+  // Adds an element in the state after reset() or clear().
   T& add() {
     if (size_ == elements_.size()) elements_.emplace_back();
     return elements_[size_++];

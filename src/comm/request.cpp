@@ -9,8 +9,8 @@ namespace pith {
 
 namespace {
 
-// Those that nobody uses. One thread may take a request and another one give it back, at the very
-// end of the process, too. A forked child has a pool of its own: the parent's may be locked.
+// Requests that are not in use. Different threads may take and return a request, even at the very
+// end of the process. A forked child has a pool of its own, since the parent's may be locked.
 class Pool {
  public:
   pithRequest* take() {
@@ -40,7 +40,7 @@ void CompressedBatch::clear() {
   compressors.clear();
 }
 
-// A communicator's end may take a while, and has its own groups: not under the lock.
+// Releasing a communicator may take a while and use groups of its own, so it runs outside the lock.
 void GiveBack::operator()(pithRequest* request) const noexcept {
   request->calls.clear();
   request->engines.clear();
@@ -50,7 +50,7 @@ void GiveBack::operator()(pithRequest* request) const noexcept {
   request->communicators.clear();
   try {
     PerProcess<Pool>::get().give(*request);
-  } catch (...) {  // a forked child that has none yet, and no memory
+  } catch (...) {  // a forked child has no pool yet, and no memory for one
     delete request;
   }
 }

@@ -1,6 +1,6 @@
-// Calls that were issued together, with all that they use until they have ended.
+// Calls that were issued together, with everything that they use until they have ended.
 //
-// Requests are used again, with the memory that they hold: in steady state groups allocate nothing.
+// Requests are reused with their memory, so groups allocate nothing in steady state.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace pith {
 
-// The messages between one communicator's ranks on one stream; they all move at once.
+// The messages of one communicator on one stream; they all move at once.
 struct MessageBatch {
   std::shared_ptr<Communicator> communicator;
   void* stream = nullptr;  // null: host memory
@@ -21,13 +21,13 @@ struct MessageBatch {
   void clear();
 };
 
-// Compressed tensors that become one call: of one communicator, with the same spec and step.
+// Compressed tensors of one communicator with the same spec and step; they become one call.
 struct CompressedBatch {
   std::shared_ptr<Communicator> communicator;
   void* stream = nullptr;  // null: host memory
-  std::size_t place = 0;   // of the call among the group's collectives
+  std::size_t place = 0;   // index of the call in the group
   std::vector<CompressedTensor> tensors;
-  std::vector<std::shared_ptr<Compressor>> compressors;  // of the tensors; claimed
+  std::vector<std::shared_ptr<Compressor>> compressors;  // of the tensors, in order; claimed
 
   void clear();
 };
@@ -36,14 +36,14 @@ struct CompressedBatch {
 
 // The request of the C API, where it is opaque.
 struct pithRequest {
-  // An abort by another thread may drop the handles meanwhile; what the calls use stays.
+  // Keeps the communicators alive: another thread may abort and drop the handles while calls run.
   std::vector<std::shared_ptr<pith::Communicator>> communicators;
   std::optional<pith::CallGroup> group;
-  pith::Refilled<pith::MessageBatch> messages;       // what the calls' arguments point to
-  pith::Refilled<pith::CompressedBatch> compressed;  // the same
+  pith::Refilled<pith::MessageBatch> messages;       // memory of the calls' arguments
+  pith::Refilled<pith::CompressedBatch> compressed;  // memory of the calls' arguments
   pith::Refilled<std::optional<pith::BackgroundCall>> calls;
   std::vector<pith::Engine*> engines;
-  pithRequest* next = nullptr;  // while nobody uses it
+  pithRequest* next = nullptr;  // in the pool of unused requests
 };
 
 namespace pith {
@@ -54,7 +54,7 @@ struct GiveBack {
 };
 using Request = std::unique_ptr<pithRequest, GiveBack>;
 
-// An empty one; on any thread.
+// Returns an empty request. Any thread.
 Request take_request();
 
 }  // namespace pith

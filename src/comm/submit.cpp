@@ -9,16 +9,17 @@ namespace pith {
 
 namespace {
 
-// blocking = false: it is asked for later how the calls end.
+// For blocking = false: the caller asks later how the calls have ended.
 Error begin(CallTarget& target, Expected<Request> calls) {
-  // Made once, and never destroyed: steady state allocates nothing, also at the end of a process.
+  // Made once and never destroyed, so nothing is allocated in steady state or at the end of the
+  // process.
   static const Error& begun = *new Error(Code::in_progress, "the call has begun");
   if (!calls) return calls.error();
   target.begin(Background(std::move(*calls)));
   return begun;
 }
 
-// The thread's group is not open: it serves as one for this call alone.
+// The thread's group is not open, so it holds this one call.
 template <class... Call>
 Error begin_alone(CallTarget& target, const Call&... call) {
   Group& alone = Group::of_this_thread();
@@ -34,7 +35,7 @@ Error collect(CallTarget& target, void* stream, const Call&... call) {
   return {};
 }
 
-// Lets go of a compressor at the end of a scope, unless somebody else will.
+// Releases a compressor at the end of a scope, unless keep() hands that duty on.
 class Claimed {
  public:
   explicit Claimed(Compressor& compressor) : compressor_(&compressor) {}
@@ -51,7 +52,7 @@ class Claimed {
 
 }  // namespace
 
-// An abort by another thread may have freed `target` when these return.
+// Another thread may abort and so free `target` before these functions return.
 Error submit(CallTarget& target, CollectiveArgs& args, void* stream) {
   if (Group::of_this_thread().open()) return collect(target, stream, args);
   if (stream) return target.communicator->streams().enqueue(args, stream);
@@ -95,7 +96,7 @@ Error submit(CallTarget& target, const std::shared_ptr<Compressor>& compressor,
   BoundCompressors& bound = target.communicator->compressors();
   if (Error error = bound.check(args.tensors)) return error;
   if (Error error = compressor->move_to(nullptr)) return error;
-  compressor->shape(given.count, given.type);  // where there is no memory, nothing has begun
+  compressor->shape(given.count, given.type);  // may throw: nothing has begun
   bound.bind(compressor);
   return target.communicator->calls().run(args);
 }

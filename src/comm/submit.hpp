@@ -1,5 +1,5 @@
-// From checked arguments to the communicator: at once, in the background, on a stream, or when the
-// group ends.
+// Passes calls with checked arguments to the communicator: at once, in the background, on a stream,
+// or when the group ends.
 #pragma once
 
 #include <memory>
@@ -11,16 +11,16 @@
 
 namespace pith {
 
-// Where a handle's calls go, and what has become of those that it has begun.
+// The communicator of a handle, and the result of the work that the handle has begun.
 struct CallTarget {
   std::shared_ptr<Communicator> communicator;  // shared with groups in flight
   bool blocking = true;
-  // blocking = false: any thread may ask what has become of them while another one issues calls.
+  // For blocking = false: any thread may query the result while another one issues calls.
   mutable std::mutex guard;
-  Background background;  // what has begun
-  Error failure;          // of the last that was begun so
+  Background background;  // running work
+  Error failure;          // of the last background work
 
-  // A call is accepted, so what came of the last one is over. `work`: what it has begun.
+  // A call is accepted, which discards the result of the last one. `work`: what the call has begun.
   void begin(Background work) {
     const std::lock_guard lock(guard);
     failure = Error();
@@ -37,14 +37,14 @@ inline Bytes bytes_at(const void* memory) {
   return {const_cast<std::byte*>(static_cast<const std::byte*>(memory)), 0};
 }
 
-// Inside a group the call is remembered, else it runs, which completes `args`: a copy of them is
-// not for nothing in a short call.
+// Inside a group the call is collected, else it runs. `args` are completed in place, because
+// copying them takes time that counts in a short call.
 Error submit(CallTarget& target, CollectiveArgs& args, void* stream);
 Error submit(CallTarget& target, Message message, void* stream);
-// The compressor is claimed; it is let go when the call has ended, or is refused.
+// The compressor is claimed, and released when the call has ended or is refused.
 Error submit(CallTarget& target, const std::shared_ptr<Compressor>& compressor,
              const CompressedTensor& tensor, void* stream);
-// A refused call inside a group is the group's result too.
+// A call that is refused inside a group also fails the group.
 Error conclude(Error error);
 
 }  // namespace pith

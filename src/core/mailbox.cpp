@@ -16,7 +16,7 @@ Mailbox::~Mailbox() {
   }
 }
 
-// False: there is no memory for the peer's counts.
+// Returns false if there is no memory for the peer's counts.
 bool Mailbox::wait(Receive& receive) {
   try {
     flow_.begin_wait(receive.peer);
@@ -40,7 +40,7 @@ Receive* Mailbox::take_waiting(int peer, const Header& header) {
   return static_cast<Receive*>(found);
 }
 
-// What may throw comes before anything is linked.
+// Everything that may throw runs before anything is linked.
 StoredMessage& Mailbox::store(int peer, const Header& header) {
   stored_.reserve();
   flow_.add_backlog(peer, StoredMessage::room(header));
@@ -71,7 +71,8 @@ bool Mailbox::start_unobserved(Receive& receive) {
     free_stored(*stored);
     return true;
   }
-  // Still arriving: it is this receive's now, and completes with its last byte.
+  // The message is still arriving. It now belongs to this receive, which completes with the last
+  // byte.
   Incoming& incoming = *stored->incoming;
   incoming.stored_ = nullptr;
   free_stored(*stored);
@@ -83,8 +84,9 @@ bool Mailbox::start_unobserved(Receive& receive) {
   return false;
 }
 
-// Counted as waiting until the last byte is there, so that its transport keeps reading. Throws
-// nothing: the peer has counts, for its message was stored or its receive waited.
+// The receive counts as waiting until the last byte has arrived, so that its transport keeps
+// reading. Throws nothing: the peer's counts exist, because its message was stored or its receive
+// waited.
 void Mailbox::give_to(Receive& receive, Incoming& incoming) {
   incoming.receive_ = &receive;
   flow_.begin_wait(receive.peer);
@@ -131,7 +133,7 @@ Mailbox::Taken Mailbox::deliver(int peer, const Header& header, const std::byte*
   return Taken::copied;
 }
 
-// Of an ended communicator nobody wants the bytes, and they take no memory.
+// No receive takes messages of an ended communicator, so they get no memory.
 Mailbox::Incoming& Mailbox::begin(int peer, const Header& header) {
   Incoming& incoming = incoming_.take(peer, header);
   Receive* receive = take_waiting(peer, header);
@@ -178,8 +180,8 @@ Mailbox::Incoming* Mailbox::announce(int peer, const Header& header, MessageSour
   return &incoming;
 }
 
-// What the network may be told to write to must be there until it has: a caller's own need not be.
-// False: there is no memory for it, and its receive has ended.
+// The network writes only to memory that stays until it has finished, which a caller's buffer need
+// not. Returns false if there is no memory for the message; its receive has then ended.
 bool Mailbox::fetch(Incoming& incoming) {
   const Receive& receive = *incoming.receive_;
   if (receive.direct && fits(receive, incoming.header)) {
@@ -226,7 +228,7 @@ void Mailbox::abandon(Incoming& incoming, const Error& error) {
   if (incoming.receive_) fail(*incoming.receive_, error);
 }
 
-// A receive that is counted as waiting, and in no list any more.
+// Ends a receive that counts as waiting and is in no list any more.
 void Mailbox::fail(Receive& receive, Error error) {
   flow_.end_wait(receive.peer);
   receive.error = std::move(error);
@@ -271,7 +273,7 @@ void Mailbox::quiesce(const CommState& comm, const Error& error) {
                     [&](Operation& operation) { fail(static_cast<Receive&>(operation), error); });
   for (Incoming* incoming : incoming_.active()) {
     if (!incoming->receive_ || incoming->receive_->comm != &comm) continue;
-    // The rest of the message must not go to memory of the caller's.
+    // The rest of the message must not be written to the caller's memory.
     if (!incoming->owned_ && incoming->source_) {
       incoming->withheld_ = incoming->receive_->direct->withhold();
     } else if (!incoming->owned_) {
@@ -279,8 +281,8 @@ void Mailbox::quiesce(const CommState& comm, const Error& error) {
     }
     fail(*std::exchange(incoming->receive_, nullptr), error);
   }
-  // What nobody takes any more would hold back the peers' messages in other communicators, and is
-  // what those who announced it still wait for.
+  // Messages that no receive takes would hold back the peers' messages in other communicators, and
+  // senders of announced ones wait for them to be fetched or dropped.
   forget(comm.id);
 }
 

@@ -1,16 +1,16 @@
 // Matches arriving messages with waiting receives, for all transports of one engine.
 //
-// A message that nobody waits for yet is stored: small ones are copied, larger ones stay in their
-// transport's slot until they are received or their communicator is forgotten. Flow control follows
-// from this: a transport takes messages from a peer only while `accepts(peer)`, so a rank far ahead
+// A message without a waiting receive is stored: small ones are copied, larger ones stay in their
+// transport's slot until they are received or their communicator is forgotten. This gives flow
+// control: a transport takes messages from a peer only while `accepts(peer)`, so a rank far ahead
 // fills its own wire and then waits. A rank that waits for a peer's message always accepts from
-// it, which is what keeps back-pressure from turning into deadlock.
+// that peer, which keeps back-pressure from turning into deadlock.
 //
-// Without memory for a message that nobody waits for yet, std::bad_alloc leaves deliver(), begin()
-// and announce(), and the message is still its transport's; a receive that needs memory and does
-// not get it ends with an error, and start() throws nothing.
+// If there is no memory to store a message, deliver(), begin() and announce() throw std::bad_alloc,
+// and the message remains with its transport. A receive that needs memory and gets none ends with
+// an error; start() throws nothing.
 //
-// Not thread-safe: whoever drives the engine uses it.
+// Not thread-safe: used by the driver of the engine.
 #pragma once
 
 #include <cstddef>
@@ -30,22 +30,22 @@ namespace pith {
 
 class Mailbox {
  public:
-  // `peers`: how many peers transports may name; their state is created when first used.
+  // `peers`: the number of peers. The state of a peer is created when it is first used.
   Mailbox(Scheduler& scheduler, int peers) : scheduler_(scheduler), flow_(peers) {}
   ~Mailbox();
   Mailbox(const Mailbox&) = delete;
   Mailbox& operator=(const Mailbox&) = delete;
 
-  // Bytes from one peer that nobody waits for, beyond which a transport stops taking more.
+  // Bytes stored from one peer beyond which a transport takes no more from it.
   std::size_t backlog_limit = std::size_t{1} << 20;
-  // The same for all peers together; 2 MiB at first. One message of each is taken all the same: a
-  // rank that took none could hold back somebody whose messages it needs in the end.
+  // The same for all peers together; 2 MiB at first. One message of each peer is taken all the
+  // same: a rank that took none could hold back a peer whose messages it needs in the end.
   void limit_total_backlog(std::size_t bytes) { flow_.total_limit = bytes; }
 
-  // Of receives that begin here; null: nobody looks. See Scheduler for how they end.
+  // Observes receives that begin here; null: none. See Scheduler for how they end.
   OperationObserver* observer = nullptr;
 
-  // True: complete at once, `receive.error` says how. False: the waiter will be resumed.
+  // True: the receive is complete, and `receive.error` is its result. False: its waiter is resumed.
   bool start(Receive& receive) {
     if (observer) [[unlikely]]
       return start_observed(receive);
@@ -54,7 +54,7 @@ class Mailbox {
 
   enum class Taken { copied, kept };
   // A whole message lies at `data`, in slot `slot` of `owner`. `copied`: the slot is free again.
-  // `kept`: `owner->release_slot(peer, slot)` follows later. owner null: always copied.
+  // `kept`: `owner->release_slot(peer, slot)` follows later. A null owner: always copied.
   Taken deliver(int peer, const Header& header, const std::byte* data, SlotOwner* owner,
                 std::uint64_t slot);
 
@@ -62,48 +62,48 @@ class Mailbox {
   using Incoming = IncomingMessage;
   Incoming& begin(int peer, const Header& header);
   void finish(Incoming& incoming);
-  // The rest will never come: a receive that waits for it ends with `error`.
+  // The rest of the message will never arrive: a receive that waits for it ends with `error`.
   void abandon(Incoming& incoming, const Error& error);
 
-  // A message that stays with its sender until somebody here wants it: then `source` is asked to
-  // fetch it. Null: nobody ever will.
+  // A message that stays with its sender until a receive takes it; then `source` is asked to fetch
+  // it. Null: it will never be fetched.
   Incoming* announce(int peer, const Header& header, MessageSource& source, std::uint64_t message);
 
   bool accepts(int peer) const { return flow_.accepts(peer, backlog_limit); }
   bool awaited(int peer) const { return flow_.awaited(peer); }
 
-  // Who finds out what the ranks disagree about. Where it is set, a receive goes on waiting when
-  // its message belongs to another call, for whoever is told will revoke the communicator; else it
-  // fails. May be called several times for one call.
+  // Called when a receive's message belongs to another call, possibly several times for one call.
+  // If set, the receive goes on waiting, because the function gets the communicator revoked; else
+  // it fails.
   std::function<void(int peer, std::uint32_t call)> on_dispute;
 
-  // For a communicator of which no call runs, up to `call` all are done: a message that nobody took
-  // shows a peer that was in another call. That peer and call; peer -1: none.
+  // For a communicator on which no call runs and all calls up to `call` have ended: a stored
+  // message shows a peer that was in another call. Returns that peer and call; peer -1: none.
   struct LeftOver {
     int peer = -1;
     std::uint32_t call = 0;
   };
   LeftOver find_left_over(std::uint32_t comm, std::uint32_t call) const;
-  // Disputes receives whose peer is in another call, though it sent nothing of the name they wait
-  // for: a message of the same call number with another digest tells. Cheap, but not for every
-  // turn.
+  // Disputes receives whose peer is in another call but sent no message with their tag: a message
+  // with the same call number and another digest shows this. Cheap, but too slow for every turn.
   bool dispute_mismatched();
 
-  // Every receive of this communicator that waits ends with `error`; nothing of it is touched
-  // afterwards, but scratch that is withheld. The communicator's `revoked` must have been set. What
-  // is stored for it is dropped, as by forget().
+  // Ends every waiting receive of this communicator with `error`. Their memory is not touched
+  // afterwards, except withheld scratch. The communicator's `revoked` must be set already. Stored
+  // messages are dropped, as by forget().
   void quiesce(const CommState& comm, const Error& error);
-  // Drops what is stored for the communicator, now and in future. Ids are never used twice.
+  // Drops the communicator's messages, stored and future ones. Ids are never reused.
   void forget(std::uint32_t comm);
 
   std::size_t waiting() const { return flow_.waiting(); }
-  // Buffers of ours that hold a message: stored, arriving, or lent.
+  // The number of heap buffers that hold a message: stored, arriving, or lent.
   std::size_t buffers_out() const { return heap_.out(); }
-  // Memory of those, and of what is kept for the next ones.
+  // Bytes of these buffers and of those kept for reuse.
   std::size_t buffer_bytes() const { return heap_.bytes(); }
-  // Of all peers: messages that are stored or arriving for nobody, with what it takes to keep them.
+  // Bytes of all messages, of any peer, that are stored or arriving without a receive, with the
+  // overhead of keeping them.
   std::size_t backlog() const { return flow_.backlog(); }
-  // For deadlock reports: calls f(peer, tag) for each receive that waits.
+  // For deadlock reports: calls f(peer, tag) for each waiting receive.
   template <class F>
   void for_each_waiting(F&& f) const {
     waiting_.for_each([&](const Operation& operation) {
@@ -133,7 +133,7 @@ class Mailbox {
   TagBuckets<Operation> waiting_;  // receives
   StoredMessages stored_;
   IncomingMessages incoming_;
-  std::unordered_set<std::uint32_t> closed_;  // communicators that are forgotten
+  std::unordered_set<std::uint32_t> closed_;  // forgotten communicators
   Heap heap_;
 };
 

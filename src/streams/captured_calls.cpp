@@ -11,7 +11,7 @@ namespace pith {
 
 namespace {
 
-// How long after their end it may be heard of that graphs are gone.
+// The driver may report destroyed graphs as gone up to this much later.
 constexpr std::uint64_t told_gone_ns = 5'000'000'000;
 
 }  // namespace
@@ -30,8 +30,9 @@ bool CapturedCalls::has_numbers_left(const PairArgs& args) {
   return pairs_.has_room(args.messages);
 }
 
-// Before anything is captured: a wait in a graph cannot be taken back. Drivers tell a while after
-// the last graph was destroyed, and to refuse what other ranks capture puts this one out of step.
+// Runs before anything is captured, because a wait in a graph cannot be removed. It waits for the
+// driver, which reports destroyed graphs late: refusing a call that other ranks capture would put
+// this rank out of step.
 template <class Args>
 Error CapturedCalls::check_numbers_left(const Args& args, cuda::CUstream stream) {
   if (has_numbers_left(args)) return {};
@@ -74,7 +75,7 @@ void CapturedCalls::add(StreamCall& call) {
   {
     const std::lock_guard lock(mutex_);
     pairs_.take(call.messages);
-    // As when eager: of messages only their two ends know.
+    // As for eager calls: only the two ends of a message know of it, so it takes no call number.
     call.number = call.messages.empty() ? numbers_.take() : 0;
   }
   alive_.fetch_add(1, std::memory_order_relaxed);

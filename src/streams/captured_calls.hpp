@@ -1,7 +1,6 @@
-// Calls that graphs hold. They have numbers of their own (captured_numbers.hpp): ranks capture in
-// the same order, each replays its calls in order, and how replays and eager calls interleave may
-// differ between ranks.
-// Compressed calls are not captured: each one is another step.
+// Calls that graphs hold. They have numbers of their own (captured_numbers.hpp): all ranks capture
+// in the same order and replay their calls in order, but replays and eager calls may interleave
+// differently on each rank. Compressed calls are not captured: each one is a step of its own.
 #pragma once
 
 #include <atomic>
@@ -18,25 +17,27 @@ class CapturedCalls {
  public:
   CapturedCalls(Engine& engine, const cuda::Driver& driver, int ranks)
       : engine_(engine), driver_(driver), pairs_(static_cast<std::size_t>(ranks)) {}
-  // No replay comes any more.
+  // Precondition: no replay will come.
   ~CapturedCalls();
   CapturedCalls(const CapturedCalls&) = delete;
   CapturedCalls& operator=(const CapturedCalls&) = delete;
 
-  // Calling thread, before anything is taken for the call: what it is refused for where its stream
-  // is being captured.
+  // Calling thread, before anything is taken for the call. The error for which the call is refused
+  // if its stream is being captured.
   Error check(const CollectiveArgs& args, cuda::CUstream stream);
   Error check(const CompressedArgs& args, cuda::CUstream stream);
   Error check(const PairArgs& args, cuda::CUstream stream);
 
-  // Calling thread: it has been captured. Numbers it; replays may come at any time from now on.
+  // Calling thread. Numbers a call that has been captured; replays may come at any time from now
+  // on.
   void add(StreamCall& call);
-  // Driver of the engine, from here on: one has ended. Gives it the numbers of the next one.
+  // Driver of the engine, here and below. A replay has ended: gives the call the numbers of the
+  // next one.
   static void count_replay(StreamCall& call);
-  // Its graphs are gone.
+  // Removes a call whose graphs are gone.
   void remove(StreamCall& call);
 
-  // Any thread. Whether graphs hold any.
+  // Any thread. Whether graphs hold any calls.
   bool any() const { return alive_.load(std::memory_order_relaxed) > 0; }
 
  private:
@@ -47,7 +48,7 @@ class CapturedCalls {
 
   Engine& engine_;
   const cuda::Driver& driver_;
-  std::atomic<int> alive_{0};  // whose graphs are not known to be gone
+  std::atomic<int> alive_{0};  // calls whose graphs are not known to be gone
   std::mutex mutex_;           // guards the next two
   CapturedNumbers numbers_;
   CapturedPairs pairs_;

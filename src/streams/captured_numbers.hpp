@@ -1,19 +1,18 @@
-// Numbers of captured calls, the same on all ranks though none asks another: the nth capture of a
-// sequence takes the same place on each, and the replays of all calls at one place are counted in
-// one row.
+// The numbers of captured calls. They are the same on all ranks without communication: the nth
+// capture of a sequence takes the same place on each rank, and the replays of all calls at one
+// place share one counter.
 //
 //   1 | place: 17 bits | replay: 14 bits
 //
-// A call takes the place of an older one only when that one's graphs are gone here, and that is
-// all that has to be known: each rank has replayed the older call as often by then, so all of them
-// count on from the same replay. For a rank that has not got so far, messages of the new call are
-// those of a replay to come, and no late one has a number of the new call. Ranks that did not
-// replay a call as often are out of step in the next one, as after eager calls that some did not
-// make.
+// A new call reuses a place only after the graphs of the older call are gone on this rank. No rank
+// needs to know more: each has replayed the older call equally often by then, so all continue from
+// the same replay. A slower rank takes messages of the new call for those of a later replay, and no
+// late message has a number of the new call. Ranks that replayed a call unequally often are out of
+// step in the next one, as after eager calls that only some of them made.
 //
-// The order of places is fixed, as ranks see graphs go at different times and could not agree which
-// to pass over. What a program keeps for its whole life is mostly what it captures first: the first
-// half of all places is given once, and only the second half again and again.
+// The order of places is fixed: ranks see graphs go at different times and could not agree on which
+// places to skip. Calls that a program keeps for its whole life are mostly captured first, so the
+// first half of the places is used once and only the second half again and again.
 #pragma once
 
 #include <cstdint>
@@ -30,20 +29,20 @@ class CapturedNumbers {
  public:
   static constexpr unsigned replay_bits = 14;
   static constexpr std::uint32_t replays = 1u << replay_bits;
-  // Calls that graphs hold at a time.
+  // The most calls that graphs hold at a time.
   static constexpr std::uint32_t most = (call_numbers + 1) / replays;
 
-  // `places`: an even number.
+  // `places`: must be even.
   explicit CapturedNumbers(std::uint32_t places = most) : half_(places / 2) {}
 
-  // Whether the nth from now on, counting from 1, finds its place free, if those before it do.
+  // Whether the nth capture from now, counted from 1, finds its place free, if those before it do.
   bool has_room(std::uint32_t nth = 1) const {
     if (nth > half_) return false;
     const std::uint32_t place = place_of(taken_ + nth - 1);
     return place >= places_.size() || !places_[place].held;
   }
 
-  // Of its first replay. Precondition: has_room().
+  // Returns the number of the call's first replay. Precondition: has_room().
   std::uint32_t take() {
     const std::uint32_t place = place_of(taken_++);
     if (place == places_.size()) places_.emplace_back();
@@ -51,7 +50,7 @@ class CapturedNumbers {
     return (call_numbers + 1) | place << replay_bits | places_[place].replay;
   }
 
-  // Graphs are gone. `next`: the number that another replay would have had.
+  // The call's graphs are gone. `next`: the number of the replay that would have come next.
   void give_back(std::uint32_t next) {
     const auto replay = static_cast<std::uint16_t>(next & (replays - 1));
     places_[(next & call_numbers) >> replay_bits] = {replay, false};
@@ -63,7 +62,7 @@ class CapturedNumbers {
 
  private:
   struct Place {
-    std::uint16_t replay = 0;  // the next
+    std::uint16_t replay = 0;  // number of the next replay
     bool held = false;
   };
   std::uint32_t place_of(std::uint64_t nth) const {
@@ -73,10 +72,10 @@ class CapturedNumbers {
 
   std::uint32_t half_;
   std::uint64_t taken_ = 0;
-  std::vector<Place> places_;  // that have been taken
+  std::vector<Place> places_;  // that have been used so far
 };
 
-// A sequence for each pair and direction, as ranks need not know what others send each other.
+// One sequence per peer and direction: a rank need not know what other ranks send each other.
 class CapturedPairs {
  public:
   explicit CapturedPairs(std::size_t ranks, std::uint32_t places = CapturedNumbers::most)
@@ -108,7 +107,7 @@ class CapturedPairs {
   }
 
   std::vector<CapturedNumbers> sequences_;
-  std::vector<std::uint32_t> wanted_;  // zeros, but while room is looked for
+  std::vector<std::uint32_t> wanted_;  // all zero outside of has_room()
 };
 
 }  // namespace pith

@@ -8,12 +8,12 @@ namespace pith {
 
 namespace {
 
-// Sizes of blocks that fit each other when they are used again.
+// Block sizes are rounded up to this, so that a freed block fits a later request.
 constexpr std::size_t granule = std::size_t{64} << 10;
 std::size_t rounded(std::size_t bytes) { return (bytes + granule - 1) / granule * granule; }
 
-// Kernels wait for nobody, so this waits for little; on a stream of its own, for whatever else
-// waits on a device might wait for who calls.
+// Waits for each kernel, which is short since kernels wait for no peer. They run on a stream of
+// their own, because other work on the device may wait for the calling thread.
 class Waiting final : public Compute {
  public:
   explicit Waiting(std::unique_ptr<cuda::CudaCompute> queue) : queue_(std::move(queue)) {

@@ -1,4 +1,4 @@
-// Accumulators on a CUDA device, and what is done to them between calls.
+// Accumulators on a CUDA device, and the computation on them between calls.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,8 @@ namespace pith {
 
 class CudaVectors final : public DeviceVectors {
  public:
-  // Of a device, as long as the process lives: compressors may outlive their communicators.
+  // The instance of a device. It lives as long as the process: compressors may outlive their
+  // communicators.
   static Expected<CudaVectors*> of(cuda::Device& device);
 
   std::byte* take(std::size_t bytes) override;

@@ -1,5 +1,5 @@
-// One call on a CUDA stream: an eager one from when it is enqueued until it has ended, a captured
-// one as long as graphs hold it. Then it is another call's, with the memory that it holds.
+// One call on a CUDA stream: an eager one from enqueue to end, a captured one as long as graphs
+// hold it. The object and its memory are then reused for another call.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ class StreamExecution;
 
 struct StreamCall : cuda::StreamEntry, Work, StreamOrder::Entry {
   explicit StreamCall(StreamExecution& o);
-  // What the arguments point to is the call's own from now on.
+  // Copies the arguments; the call owns what they point to from now on.
   void keep(const CollectiveArgs& given);
   void keep(const CompressedArgs& given);
   void keep(const PairArgs& given);
@@ -27,23 +27,23 @@ struct StreamCall : cuda::StreamEntry, Work, StreamOrder::Entry {
   StreamExecution& owner;
   CallArgs args;
   bool on_device = false;
-  // It has gradients to keep, also where the communicator is revoked; and compressors, which the
-  // host lets go of before the stream goes on.
+  // A compressed call keeps its gradients even if the communicator is revoked, and the host
+  // releases its compressors before the stream goes on.
   bool compressed = false;
-  bool unsettled = false;         // the stream may go on only when no peer touches its memory
-  std::vector<Message> messages;  // of messages of pairs
+  bool unsettled = false;                 // the stream waits until no peer touches its memory
+  std::vector<Message> messages;          // of a point-to-point call
   std::vector<CompressedTensor> tensors;  // of a compressed call, or one that may become it
   HeldCompressors held;
   StreamDevice::Looks looks{};
-  LateChoice* choice = nullptr;  // until it is made
+  LateChoice* choice = nullptr;  // null once it is made
   RunningCall running;
   Task<Error> task;
 };
 
-// All of a communicator's, and those that are to be used again. Any thread.
+// All call objects of a communicator, including the free ones. Any thread.
 class StreamCallPool {
  public:
-  // With nothing of the call that it was.
+  // Returns a call without messages or tensors.
   StreamCall& take(StreamExecution& owner);
   void give_back(StreamCall& call);
 

@@ -12,7 +12,7 @@ namespace pith {
 
 namespace {
 
-// The first call of up to so many bytes finds its scratch.
+// The first call of up to this many bytes needs no new scratch.
 constexpr std::size_t prepared_bytes = std::size_t{1} << 20;
 
 }  // namespace
@@ -60,14 +60,14 @@ StreamCalls::~StreamCalls() {
   device_->compute().watch_while(nullptr);
 }
 
-// Messages that are made of what kernels should have written must not go out any more.
+// Messages that contain the output of failed kernels must not be sent.
 void StreamCalls::device_failed(const Error& error) {
   const int rank = host_.links.rank();
   host_.revocation.revoke_for_loss(
       Error(error.code(), fmt::format("rank {}: {}", rank, error.message()), rank));
 }
 
-// One rank alone copies, most of the time.
+// A single rank mostly copies, and needs nothing prepared.
 Error StreamCalls::prepare() {
   if (host_.links.size() == 1) return {};
   if (Error error = join_.prepare()) return error;
@@ -82,10 +82,10 @@ Error StreamCalls::enqueue(CallArgs args, void* raw_stream, HeldCompressors held
                            LateChoice* choice) {
   const auto stream = static_cast<cuda::CUstream>(raw_stream);
   order_.take_turn(grouped);
-  const cuda::Current current(device_->cuda());  // the caller's thread may have none
+  const cuda::Current current(device_->cuda());  // the caller's thread may have no context
   if (Error error = check_and_place(args, stream)) return error;
   host_.runner.tasks().complete(args);
-  used_ = true;  // a call that is refused does not tell which device is the communicator's
+  used_ = true;  // a refused call does not decide the communicator's device
   const auto* const dense = std::get_if<CollectiveArgs>(&args);
   if (dense && host_.runner.is_alone(*dense)) return copy(*dense, stream);
   if (Error error = reserve(args, stream, held, choice)) return error;
@@ -150,7 +150,7 @@ Error StreamCalls::join(std::span<void* const> streams) {
   return join_.join(joined_);
 }
 
-// What it takes if it is compressed, beside what it takes as it is.
+// Reserves what the call needs if it is compressed, in addition to what it needs uncompressed.
 Error StreamCalls::prepare_compressed(const CallArgs& args, const LateChoice& choice,
                                       cuda::CUstream stream) {
   if (!choice.candidate()) return {};

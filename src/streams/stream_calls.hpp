@@ -1,13 +1,13 @@
-// Calls on CUDA streams: what a communicator has of them from its first one on, or from its
-// beginning where its context is known by then. Here they are checked, given what they need, and
-// enqueued; how they run then is in stream_execution.hpp.
+// The calls of a communicator on CUDA streams. They are checked, given what they need and enqueued
+// here; stream_execution.hpp runs them. The object is made with the communicator if its context is
+// known by then, else at the first call.
 //
-// An eager call starts when its stream has reached it and those enqueued before it have ended here
-// (stream_order.hpp), a captured one (captured_calls.hpp) when its stream reaches it; both without
-// a window: a stream can be inside one call only, so their number is that of the streams, and ranks
-// whose streams arrive in different orders never wait for each other's windows.
-// Messages: eager calls are numbered when they are enqueued, like all others.
-// A sum that may yet be compressed (collectives/late_choice.hpp) starts when that is known, too.
+// An eager call starts when its stream reaches it and the calls enqueued before it have ended here
+// (stream_order.hpp), a captured one (captured_calls.hpp) when its stream reaches it. The number of
+// running calls is not limited, except that a stream is inside one call at a time: with a limit,
+// ranks whose streams arrive in different orders could wait for each other. Eager messages are
+// numbered when they are enqueued, like all calls. A sum whose compression is still undecided
+// (collectives/late_choice.hpp) also waits for the decision.
 #pragma once
 
 #include <memory>
@@ -33,34 +33,35 @@ namespace pith {
 
 class StreamCalls {
  public:
-  // The calls of one device's streams; the communicator takes no call meanwhile.
+  // For the streams of one device. The communicator takes no call meanwhile.
   static Expected<std::unique_ptr<StreamCalls>> create(const StreamHost& host,
                                                        const StreamOptions& options,
                                                        cuda::Device& device);
-  // The communicator has left the progress thread: nothing polls the gate any more.
+  // Precondition: the communicator has left the progress thread, so nothing polls the gate.
   ~StreamCalls();
   StreamCalls(const StreamCalls&) = delete;
   StreamCalls& operator=(const StreamCalls&) = delete;
 
   // Reserves what a first call needs. Calling thread, before any call.
   Error prepare();
-  // Whether calls of this device come here; once one has, no other's do.
+  // Whether this object takes the device's calls. Once it is used, calls of other devices are
+  // refused.
   bool serves(const cuda::Device& device) const { return &device == &device_->cuda(); }
   bool used() const { return used_; }
   void* context() const { return device_->cuda().context(); }
 
-  // Calling thread; never waits for the call. `grouped`: in one group with the call before it.
+  // Calling thread; does not wait for the call. `grouped`: in one group with the call before it.
   Error enqueue(CallArgs args, void* stream, HeldCompressors held, bool grouped,
                 LateChoice* choice = nullptr);
-  // Calling thread. Takes the memory that the choice needs if it is made.
+  // Calling thread. Reserves the memory that the choice needs if it is compressed.
   Error make_room(CallArgs args, void* stream, const LateChoice& choice);
-  // Calling thread, before and behind the calls of a group: its streams begin and end together.
-  // Those that belong to another context are left out; their calls are refused.
+  // Calling thread, before and after the calls of a group: its streams begin and end together.
+  // Streams of another context are left out, since their calls are refused.
   Error join(std::span<void* const> streams);
 
-  // Driver of the engine: calls that have not begun end now. For revoked communicators.
+  // Driver of the engine. Ends the calls of a revoked communicator that have not begun.
   void abandon() { execution_.abandon(); }
-  // Any thread. Whether streams still wait for peers to let go of their memory.
+  // Any thread. Whether streams still wait for peers to stop touching their memory.
   bool unsettled() const { return execution_.unsettled(); }
   // Any thread. Whether graphs hold captured calls.
   bool may_be_replayed() const { return captured_.any(); }
@@ -83,7 +84,7 @@ class StreamCalls {
   StreamChecks checks_;
   cuda::StreamGate gate_;
   cuda::StreamJoin join_;
-  std::vector<cuda::CUstream> joined_;  // while they are
+  std::vector<cuda::CUstream> joined_;  // scratch of join()
   StreamOrder order_;
   CapturedCalls captured_;
   StreamCallPool pool_;

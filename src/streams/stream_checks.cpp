@@ -57,7 +57,7 @@ Error StreamChecks::check_reached(const CompressedTensor& tensor) const {
   return check_reached("values", pairs.values);
 }
 
-// Copies of the driver's go anywhere; a worker's are loads and stores of this device.
+// The driver's copies reach any memory; a worker copies by loads and stores on this device.
 Error StreamChecks::check_reached(const char* argument, const void* memory) const {
   if (!memory || !device_.compute().workers()) return {};
   const Expected<cuda::Where> where = cuda::where_is(device_.driver(), memory);

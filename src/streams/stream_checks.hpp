@@ -1,5 +1,5 @@
-// What a call on a stream is refused for, before anything is taken for it: its stream is another
-// context's, or its memory is where the call cannot reach it.
+// Checks for which a call on a stream is refused, before anything is taken for it: its stream is of
+// another context, or the call cannot reach its memory.
 #pragma once
 
 #include "collectives/call_args.hpp"
@@ -16,7 +16,7 @@ class StreamChecks {
 
   // Precondition: the device's context is current.
   Error check_context(const CallArgs& args, cuda::CUstream stream) const;
-  // By kind. The arguments have been placed.
+  // By kind of call. Precondition: the arguments have been placed.
   Error check_placed(const CollectiveArgs& args) const;
   Error check_placed(const CompressedArgs& args) const;
   Error check_placed(const PairArgs& args) const;

@@ -1,5 +1,5 @@
-// Where the compressors of calls on streams have their accumulators: on the device or the host, as
-// the vectors that they compress. By the thread that issues the calls.
+// Places the accumulators of calls on streams on the device or the host, where the vectors to
+// compress are. Used by the thread that issues the calls.
 #pragma once
 
 #include "collectives/call_args.hpp"
@@ -14,18 +14,18 @@ class StreamCompressors {
   StreamCompressors(StreamDevice& device, BoundCompressors& bound)
       : device_(device), bound_(bound) {}
 
-  // The arguments have been placed. What place() would refuse.
+  // The error that place() would return. Precondition: the arguments have been placed.
   Error check(const CompressedArgs& args);
-  // Accumulators go to where the vectors are. A refused call changes nothing, of none of its
-  // compressors. Between calls, for all compressors are claimed.
+  // Moves the accumulators to the memory of the vectors. A refused call changes no compressor. It
+  // runs between calls, because all compressors are claimed.
   Error place(const CompressedArgs& args);
-  // Places them, and they are the communicator's: the call is refused for nothing any more.
+  // Places the compressors and binds them to the communicator. After it the call cannot be refused.
   Error take(const CompressedArgs& args, const HeldCompressors& held);
 
  private:
   StreamDevice& device_;
   BoundCompressors& bound_;
-  DeviceVectors* vectors_ = nullptr;  // from the first compressed call on device memory on
+  DeviceVectors* vectors_ = nullptr;  // set by the first compressed call on device memory
 };
 
 }  // namespace pith

@@ -13,7 +13,7 @@ namespace pith {
 
 namespace {
 
-// By rank: who runs on this rank's host.
+// Per rank: whether it runs on this rank's host.
 std::vector<bool> ranks_nearby(const CallContext& context) {
   std::vector<bool> nearby(static_cast<std::size_t>(context.size), false);
   const Hosts* hosts = context.hosts;
@@ -24,8 +24,8 @@ std::vector<bool> ranks_nearby(const CallContext& context) {
   return nearby;
 }
 
-// Processes that share a device take turns on it, and a worker that waits for another one would use
-// up its own.
+// Processes that share a device take turns on it, and a worker that waits for another process would
+// use up its own process's turn.
 bool has_workers(const StreamOptions& options, int rank, const cuda::Device& device) {
   if (options.by_workers) return *options.by_workers;
   const std::string uuid = device.uuid();

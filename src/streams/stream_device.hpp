@@ -1,5 +1,5 @@
-// The device of a communicator's calls on streams: the queues on which their kernels run, for its
-// memory and for pinned memory, and its way to the memory of other ranks' devices.
+// The device of a communicator's calls on streams: the queues for kernels on its memory and on
+// pinned memory, and access to the memory of other ranks' devices.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ namespace pith {
 
 class StreamDevice {
  public:
-  // `links`: connected; they outlive it.
+  // `links`: connected; must outlive this object.
   static Expected<std::unique_ptr<StreamDevice>> create(Links& links, const StreamOptions& options,
                                                         cuda::Device& device);
   StreamDevice(const StreamDevice&) = delete;
@@ -27,14 +27,14 @@ class StreamDevice {
   const cuda::Driver& driver() const { return device_.driver(); }
   cuda::CudaCompute& compute() { return *compute_; }
   cuda::PinnedCompute& pinned() { return pinned_; }
-  // Of calls on its memory.
+  // The context for calls on the device's memory.
   const CallContext& context() const { return context_; }
 
-  // What a call sends and receives, as peers are told of it; zeros: nothing is looked at.
+  // Slots of PeerAccess::look_at() for the memory that a call sends and receives; 0: none.
   using Looks = std::array<std::uint32_t, 2>;
   Looks look_at(const CollectiveArgs& args);
   void let_go(Looks& looks);
-  // Calling thread, once in a while.
+  // Calling thread, from time to time. Looks for allocations that the program has freed.
   void look_for_freed();
 
  private:
@@ -42,9 +42,9 @@ class StreamDevice {
                std::unique_ptr<cuda::CudaCompute> compute);
 
   cuda::Device& device_;
-  cuda::PinnedCompute pinned_;                  // what the other one retires goes back here
-  std::optional<cuda::PeerAccess> peers_;       // none: not wanted, or no two ranks share memory
-  std::unique_ptr<cuda::CudaCompute> compute_;  // ends first: its kernels use what peers_ unmaps
+  cuda::PinnedCompute pinned_;                  // what `compute_` retires goes back here
+  std::optional<cuda::PeerAccess> peers_;       // empty: not wanted, or no two ranks share memory
+  std::unique_ptr<cuda::CudaCompute> compute_;  // ends first: its kernels use what `peers_` unmaps
   CallContext context_;
 };
 

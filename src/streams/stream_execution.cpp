@@ -21,10 +21,10 @@ void StreamExecution::poll_with(Engine& engine) {
   engine.add(undecided_);
 }
 
-// Numbered only now: a call that was refused must not put this rank out of step with the others.
+// Calls are numbered only now: a refused call must not put this rank out of step with the others.
 void StreamExecution::admit(StreamCall& call, cuda::CUstream stream) {
   if (call.captured) {
-    device_.let_go(call.looks);  // a graph knows addresses, which may be others' memory at a replay
+    device_.let_go(call.looks);  // a graph's addresses may be other memory at a replay
     captured_.add(call);
   } else {
     call.number = host_.runner.numbers().take_for(call.args);
@@ -41,7 +41,7 @@ void StreamExecution::reach(StreamCall& call) {
   if (call.captured || order_.reach(call)) begin(call);
 }
 
-// What is left of a revoked communicator is not decided any more: start() ends it.
+// The calls of a revoked communicator are not decided: start() ends them.
 void StreamExecution::decide(StreamCall& call) {
   LateChoice& choice = *std::exchange(call.choice, nullptr);
   if (host_.links.state().revoked) return start(call);
@@ -85,8 +85,8 @@ Task<Error> StreamExecution::run(StreamCall& call) {
   if (call.unsettled && call.on_device) {
     co_await running->until(compute.run<CopyKernel>({nullptr, nullptr, 0}));
   } else if (call.on_device) {
-    // The stream goes on behind the last kernel, without waking the host first. Even a failed call
-    // waits for its kernels: they use the caller's memory.
+    // The stream goes on after the last kernel, without waking the host first. Even a failed call
+    // waits for its kernels, because they use the caller's memory.
     const Fence last = call.compressed ? compute.run<CopyKernel>({nullptr, nullptr, 0})
                                        : compute.open_after_all(call);
     co_await running->until(last);
@@ -94,9 +94,9 @@ Task<Error> StreamExecution::run(StreamCall& call) {
   }
   let_go(call);
   const bool opens = !call.on_device || call.compressed || compute.error();
-  // Its slot is another call's as soon as this one has ended.
+  // The call waits for this, because its slot is reused as soon as it has ended.
   if (opens && !call.unsettled) co_await running->until(compute.open(call));
-  // The frame is still running; the next turn of the engine takes it apart.
+  // The frame still runs; the engine's next turn destroys it.
   call.Work::run = [](Work& self) {
     auto& ended = static_cast<StreamCall&>(self);
     ended.owner.end(ended);
@@ -114,7 +114,7 @@ void StreamExecution::end(StreamCall& call) {
   } else {
     release(call);
   }
-  order_.begin_held();  // while this one counts: those that end at once are not the last
+  order_.begin_held();  // before `active` drops: calls that end at once are not the last
   host_.runner.under_way().active.fetch_sub(1, std::memory_order_release);
   host_.revocation.settling().look();
 }
@@ -135,7 +135,7 @@ void StreamExecution::let_go(StreamCall& call) {
   device_.let_go(call.looks);
 }
 
-// What it was has ended.
+// Precondition: the call has ended.
 void StreamExecution::give_back(StreamCall& call) {
   pool_.give_back(call);
   host_.links.engine().background_ends();

@@ -1,15 +1,14 @@
-// How calls on streams run, once they are enqueued: what becomes of one when its stream reaches it,
-// until the stream goes on.
+// Runs calls on streams from enqueue until the stream goes on.
 //
 // enqueued -> reached -> begun, in order -> decided, if that is open -> started -> ended ->
 // released
 //
-// A captured call is released to be started again by its next replay; an eager one to be another
-// call. After an error every stream goes on all the same; RevocationState::error() keeps what
-// happened. Compressors are let go before their streams go on, so that who has waited for a stream
-// may use them. Where peers reach memory of ours, a device's or the host's, a failed call is
-// released only when they have let go of it, or after a limit.
-// Driver of the engine, unless it is said otherwise.
+// A released captured call is started again by its next replay; a released eager call is reused for
+// another call. After an error the streams go on all the same, and RevocationState::error() keeps
+// the error. Compressors are released before their streams go on, so that a thread that waited for
+// a stream may use them. If peers reach our memory, on the device or the host, a failed call is
+// released only when they are done with it, or after a limit. Functions are for the driver of the
+// engine unless they say otherwise.
 #pragma once
 
 #include "core/engine.hpp"
@@ -27,28 +26,28 @@ class StreamExecution {
  public:
   StreamExecution(const StreamHost& host, StreamDevice& device, cuda::StreamGate& gate,
                   StreamOrder& order, CapturedCalls& captured, StreamCallPool& pool);
-  // Nobody drives the engine any more.
+  // Precondition: no thread drives the engine.
   ~StreamExecution() { unsettled_.open_all(); }
   StreamExecution(const StreamExecution&) = delete;
   StreamExecution& operator=(const StreamExecution&) = delete;
 
   // With the engine's token.
   void poll_with(Engine& engine);
-  // Calling thread. The stream has been given the call.
+  // Calling thread, after the stream was given the call.
   void admit(StreamCall& call, cuda::CUstream stream);
-  // Eager calls that have not begun end now. For revoked communicators.
+  // Ends the eager calls of a revoked communicator that have not begun.
   void abandon();
-  // Any thread. Whether streams still wait for peers to let go of their memory.
+  // Any thread. Whether streams still wait for peers to stop touching their memory.
   bool unsettled() const { return unsettled_.any(); }
-  // What the call has claimed and looked at, when it needs no more of it.
+  // Releases the compressors and looks of a call that needs them no more.
   void let_go(StreamCall& call);
   FrameArena& frame_arena() const { return host_.links.engine().arena(); }
 
-  // The stream has got there.
+  // The stream has reached the call.
   void reach(StreamCall& call);
-  // Its turn has come.
+  // The call's turn has come.
   void begin(StreamCall& call) { call.choice ? undecided_.add(call) : start(call); }
-  // Its graphs are gone.
+  // The call's graphs are gone.
   void forget(StreamCall& call);
 
  private:

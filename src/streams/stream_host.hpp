@@ -1,4 +1,4 @@
-// What calls on streams have of their communicator, which outlives them.
+// The parts of a communicator that its calls on streams use. The communicator outlives the calls.
 #pragma once
 
 #include "comm/bound_compressors.hpp"

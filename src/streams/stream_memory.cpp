@@ -20,7 +20,7 @@ bool host_can_read(const void* memory) {
   return process_vm_readv(getpid(), &here, 1, &there, 1, 0) == 1;
 }
 
-// All memory that a call names, piece by piece.
+// Calls see() for each buffer of a call.
 template <class See>
 void for_each_memory(const CollectiveArgs& args, const See& see) {
   see(args.send.data);
@@ -41,7 +41,7 @@ void for_each_memory(const PairArgs& args, const See& see) {
   for (const Message& message : args.messages) see(message.data.data);
 }
 
-// The first of the call that is a device's; null where none is.
+// The first device buffer of the call; null if it has none.
 Expected<const void*> device_memory_of(const cuda::Driver& driver, const CallArgs& args) {
   const void* found = nullptr;
   Error error;
@@ -56,12 +56,12 @@ Expected<const void*> device_memory_of(const cuda::Driver& driver, const CallArg
   return found;
 }
 
-// All of a group's, which are one call, alike. How many pairs there are may be told anywhere, but
-// the host tells it only to the host.
+// All compressed tensors of a group are one call and lie in one kind of memory. A call on the
+// device can write the number of pairs to any memory, a call on the host only to host memory.
 Error place_kind(CompressedArgs& args, const cuda::Driver& driver, Compute& device) {
   const void* reached = nullptr;
   const void* plain = nullptr;
-  const void* told = nullptr;  // on a device
+  const void* told = nullptr;  // a count on a device
   for (CompressedTensor& tensor : args.tensors) {
     const SparseOutput& pairs = tensor.sparse;
     const void* const indices = pairs.capacity > 0 ? pairs.indices : nullptr;
@@ -91,7 +91,7 @@ Error place_kind(CompressedArgs& args, const cuda::Driver& driver, Compute& devi
   return {};
 }
 
-// Messages stage their own memory, so that each may lie where it likes.
+// Each message stages its own memory, so each may lie in any kind.
 Error place_kind(PairArgs& args, const cuda::Driver& driver, Compute&) {
   for (Message& message : args.messages) {
     if (!message.data.data || message.data.size == 0) continue;
@@ -236,7 +236,7 @@ Expected<bool> is_device_memory(const void* memory) {
   if (!driver) return false;
   const Expected<cuda::Where> where = cuda::where_is(*driver, memory);
   if (where) return *where == cuda::Where::device;
-  // A driver that has failed, or wants a context, is no reason to refuse a call on host memory.
+  // A driver that has failed or lacks a context is no reason to refuse a call on host memory.
   if (host_can_read(memory)) return false;
   return where.error();
 }

@@ -1,4 +1,4 @@
-// Where the memory of a call is, a device's or the host's, and which device its stream belongs to.
+// Finds out whether the memory of a call is a device's or the host's, and the device of its stream.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,17 @@ class Device;
 struct Driver;
 }  // namespace cuda
 
-// Null where streams can be used; else why not.
+// No error if streams can be used, else the reason.
 Error check_streams();
-// Device memory as far as the process knew the CUDA driver when it last looked for it, or has used
-// a stream; costs a load where it did not. To look costs some 10 ns: CUDA may come up at any time.
+// Detects whether the process has loaded the CUDA driver, so that is_device_memory() knows device
+// memory. Costs some 10 ns; called often, because a program may load CUDA at any time.
 void look_for_device_memory();
-// The CUDA devices that this process computes on, by cuda::uuid_of: this thread's context's, else
-// all whose primary context is in use. Loads nothing.
+// The CUDA devices that this process computes on, as cuda::uuid_of: that of this thread's context,
+// else all whose primary context is in use. Loads no library.
 std::vector<std::string> devices_in_use();
-// This thread's CUDA context; null: none, or the process does not use CUDA. Loads nothing.
+// This thread's CUDA context; null: none, or the process does not use CUDA. Loads no library.
 void* current_context();
-// Makes a CUDA context current on this thread for the length of a scope; null: leaves it alone.
+// Makes a CUDA context current on this thread for a scope; null: changes nothing.
 class CurrentContext {
  public:
   explicit CurrentContext(void* context);
@@ -38,24 +38,25 @@ class CurrentContext {
  private:
   bool pushed_ = false;
 };
+// Without a known CUDA driver, from a look or from the use of a stream, false; costs one load then.
 Expected<bool> is_device_memory(const void* memory);
-// Whether the call has buffers: that of an empty tensor has none.
+// Whether the call names buffers; one on an empty tensor does not.
 bool names_memory(const CallArgs& args);
-// What a call on a stream is refused for otherwise: one buffer is pageable host memory, the other
-// is not. Precondition, here and below: streams can be used.
+// Whether one buffer is pageable host memory and the other is not, for which a call on a stream is
+// refused. Precondition, here and below: streams can be used.
 bool are_apart(const void* send, const void* recv);
-// The capture that a call would be part of; none where its stream is not being captured.
+// The capture that a call would join; empty if its stream is not being captured.
 Expected<std::optional<std::uint64_t>> capture_of(const CallArgs& args, void* stream);
-// What NULL stands for where the memory is a device's.
+// The stream that NULL means for device memory.
 void* legacy_stream();
 
-// Whose stream it is. A default stream is that of the memory's context; where no memory tells, the
-// current context's.
+// The device of the stream. A default stream belongs to the context of the call's memory, or to the
+// current context if the call names none.
 Expected<cuda::Device*> device_of(const CallArgs& args, void* stream);
-// Which memory the call runs on: what the device reaches, or plain host memory. `device`: for
-// compressed tensors that are there.
+// Sets the kind of memory on which the call runs: device-accessible or plain host memory. `device`:
+// for compressed tensors in device-accessible memory.
 Error place(CallArgs& args, const cuda::Driver& driver, Compute& device);
-// Precondition: it has been placed.
+// Precondition: the arguments have been placed.
 bool uses_device(const CallArgs& args);
 
 }  // namespace pith

@@ -1,4 +1,4 @@
-// How calls on streams run, by the settings and the other ranks.
+// Options of calls on streams, from the settings and the other ranks.
 #pragma once
 
 #include <optional>
@@ -12,10 +12,10 @@ namespace pith {
 struct StreamOptions {
   explicit StreamOptions(const Settings& settings);
   bool cuda_ipc;
-  std::optional<bool> by_workers;  // null: where no other process's ranks use the device
+  std::optional<bool> by_workers;  // empty: if no rank of another process uses the device
   unsigned blocks;
-  double warn_s;  // after how long a log line tells of a call that stands still
-  std::vector<std::string> devices_of_others = {};  // of other processes' ranks, by cuda::uuid_of
+  double warn_s;                                    // seconds after which a stalled call is logged
+  std::vector<std::string> devices_of_others = {};  // of ranks in other processes, as cuda::uuid_of
 };
 
 }  // namespace pith

@@ -13,7 +13,7 @@ namespace pith {
 
 namespace {
 
-// The clock is read once in so many looks.
+// The clock is read once in this many polls.
 constexpr std::uint32_t clock_mask = 255;
 
 std::string title(std::uint32_t number, const CollectiveArgs& args) {
@@ -54,8 +54,8 @@ void StreamOrder::remove(Entry& entry) {
   (entry.after_ ? entry.after_->before_ : last_) = entry.before_;
 }
 
-// What is left before it on its own stream has let the stream go on: only its end has not been seen
-// yet.
+// Earlier calls on its own stream do not hold it back: they have let the stream go on, and only
+// their end has not been seen yet.
 bool StreamOrder::may_begin(const Entry& entry) {
   if (state_.revoked) return true;
   const std::lock_guard lock(mutex_);
@@ -76,7 +76,7 @@ bool StreamOrder::reach(Entry& entry) {
   return false;
 }
 
-// One that ends as it begins, where the communicator is revoked, comes here again.
+// If the communicator is revoked, a call ends as it begins and calls this function again.
 bool StreamOrder::begin_held() {
   if (beginning_) return false;
   beginning_ = true;
@@ -111,8 +111,8 @@ bool StreamOrder::arm() {
   return false;
 }
 
-// The first before it that no stream has reached; null: all of them run, and those that get no
-// further are told of elsewhere.
+// The first call before `held` that no stream has reached. Null: all of them run, and stalled ones
+// are logged elsewhere.
 const StreamOrder::Entry* StreamOrder::awaited_by(const Entry& held) {
   const std::lock_guard lock(mutex_);
   const Entry* one = first_;

@@ -1,13 +1,12 @@
-// In which order the eager calls on streams of one communicator begin: that in which they were
-// enqueued, which is the same on all ranks. A call that its stream has reached is held back until
-// those before it have ended here, so that it finds their results whatever their streams, without
-// an event.
+// Orders the eager calls on streams of one communicator: they begin as they were enqueued, which is
+// the same order on all ranks. A call that its stream has reached is held back until the calls
+// before it have ended here, so it finds their results, whatever their streams, without an event.
 //
-// Calls of one group take one turn: all of them wait for what came before the group, none for
-// another one of it (their streams are joined before and behind: cuda/stream_join.hpp), and what
-// comes behind the group waits for all of them. Calls on one stream are not held back for each
-// other: their stream has passed the ones before.
-// No order holds once the communicator is revoked: every call is to end.
+// Calls of one group share a turn: all wait for the calls before the group, none for another call
+// of it (their streams are joined before and after: cuda/stream_join.hpp), and calls after the
+// group wait for all of them. Calls on one stream do not hold each other back, since the stream has
+// passed the earlier ones. Once the communicator is revoked there is no order: every call is to
+// end.
 #pragma once
 
 #include <cstdint>
@@ -33,21 +32,22 @@ class StreamOrder final : public Pollable {
     Entry* after_ = nullptr;
     std::uint64_t turn_ = 0;
     const void* stream_ = nullptr;
-    std::uint64_t held_ns_ = 0;  // since
+    std::uint64_t held_ns_ = 0;  // when it was held back
     State state_ = State::unreached;
   };
 
-  // `begin` is called for what was held back. `warn_s`: after which a line in the log says so.
+  // `begin`: called for each call that was held back. `warn_s`: seconds after which one is logged.
   StreamOrder(const CommState& state, int rank, double warn_s, void (*begin)(Entry& entry));
 
-  // Calling thread. `grouped`: in one turn with the call before it.
+  // Calling thread. `grouped`: the next call shares the turn of the one before it.
   void take_turn(bool grouped) { turn_ += grouped ? 0 : 1; }
-  // `stream`: tells streams apart. The entry stays where it is until it is removed.
+  // `stream`: identifies the stream. The entry keeps its address until it is removed.
   void add(Entry& entry, const void* stream);
 
-  // Driver of the engine, from here on. Its stream has got there; whether it may begin now.
+  // Driver of the engine, here and below. The stream has reached the call; returns whether it may
+  // begin now.
   bool reach(Entry& entry);
-  // It has ended, or is forgotten.
+  // The call has ended or is dropped.
   void remove(Entry& entry);
   bool begin_held();
 
@@ -66,13 +66,13 @@ class StreamOrder final : public Pollable {
   const int rank_;
   const std::uint64_t warn_ns_;
   void (*const begin_)(Entry& entry);
-  std::uint64_t turn_ = 0;  // of the calling thread
+  std::uint64_t turn_ = 0;  // used by the calling thread
   std::mutex mutex_;        // guards the list
   Entry* first_ = nullptr;
   Entry* last_ = nullptr;
   std::vector<Entry*> held_;
   bool beginning_ = false;
-  bool told_ = false;  // of the first one held
+  bool told_ = false;  // the first held call was logged
   std::uint32_t polls_ = 0;
 };
 

@@ -15,14 +15,14 @@ namespace {
 
 constexpr std::size_t most_prepared_bytes = std::size_t{64} << 20;
 
-// Scratch of one call, rounding included: chunks in flight, and all vectors at once where they are
-// short enough for one-shot algorithms.
+// Scratch of one call, rounding included: the chunks in flight, and whole vectors if they are short
+// enough for one-shot algorithms.
 struct Need {
   std::size_t device;
   std::size_t pinned;
 };
 
-// Each message of a pair is staged piece by piece.
+// Point-to-point messages are staged in chunks.
 Need need_of(const PairArgs& args, std::size_t) {
   Need need{0, 0};
   for (const Message& message : args.messages) {
@@ -31,7 +31,7 @@ Need need_of(const PairArgs& args, std::size_t) {
   return need;
 }
 
-// Lists that wait to be elected, results on their way, and messages; or the vectors of a dense one.
+// Lists of candidates, results on their way, and messages; or the vectors of a dense call.
 Need need_of(const CompressedArgs& args, std::size_t ranks) {
   constexpr std::size_t pair_bytes = 12;
   constexpr std::size_t least = std::size_t{1} << 20;
@@ -62,7 +62,7 @@ Need need_of(const CollectiveArgs& args, std::size_t p) {
           2 * ((lent + strands) * chunk + (lent + 4) * whole + 2 * work)};
 }
 
-// Messages that the network reads and writes by itself lie in scratch of the device.
+// The network reads and writes these messages itself, in scratch of the device.
 bool has_direct_routes(const CallContext& context) {
   if (context.compute->network_memory() == 0) return false;
   return std::any_of(context.routes.begin(), context.routes.end(), [](const Route& route) {
@@ -103,8 +103,8 @@ Error StreamScratch::reserve(const CallArgs& args, cuda::CUstream stream) {
   return device_.pinned().scratch().reserve(streams_.size() * pinned_need_);
 }
 
-// Streams of one priority share hardware queues, where one that waits for a call of ours holds up
-// the stream of ours that is to end it.
+// Streams of one priority share hardware queues. A stream that waits for a call of ours may hold up
+// the stream of ours that is to end the call.
 void StreamScratch::warn_of_priority(cuda::CUstream stream) const {
   static std::once_flag told;
   int priority = 0;

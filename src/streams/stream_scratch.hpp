@@ -1,8 +1,8 @@
-// Scratch of calls on streams, taken when they are enqueued: outside of any call, so that none asks
-// the driver for memory while streams wait for it.
+// Scratch of calls on streams. It is taken when a call is enqueued, outside of any call, so that no
+// call asks the driver for memory while streams wait for it.
 //
 // A stream can be inside one call only, so there is room for the largest call on each stream that
-// has been used. By the thread that issues the calls.
+// was used. Used by the thread that issues the calls.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ class StreamScratch {
  public:
   explicit StreamScratch(StreamDevice& device) : device_(device) {}
 
-  // For a first call like this one; where there are very many ranks, a part.
+  // Reserves room for a first call like this one; only a part if there are very many ranks.
   Error prepare(const CallArgs& args);
   Error reserve(const CallArgs& args, cuda::CUstream stream);
 
@@ -25,7 +25,7 @@ class StreamScratch {
   void warn_of_priority(cuda::CUstream stream) const;
 
   StreamDevice& device_;
-  std::vector<const void*> streams_;  // that have been used
+  std::vector<const void*> streams_;  // that calls have used
   std::size_t device_need_ = 0;
   std::size_t pinned_need_ = 0;
 };

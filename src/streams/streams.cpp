@@ -30,7 +30,7 @@ Error Streams::make_room(const CallArgs& args, void* stream, const LateChoice& c
   return calls_->make_room(args, stream, choice);
 }
 
-// Where there are none to be had, or no more calls, it is the calls that say so.
+// Errors in opening the streams, or of a revoked communicator, are left to the calls.
 Error Streams::join(std::span<void* const> streams) {
   if (streams.size() < 2 || host_.revocation.is_revoked()) return {};
   const auto named = std::find_if(streams.begin(), streams.end(), [](void* stream) {
@@ -43,14 +43,14 @@ Error Streams::join(std::span<void* const> streams) {
 
 Error Streams::open(const CallArgs& args, void* stream) {
   if (calls_ && calls_->used()) return {};
-  // Nothing tells of a device but the thread's context, which may be another communicator's.
+  // Only the thread's context names a device, and it may be another communicator's.
   const bool tells = names_memory(args) || !cuda::is_default(static_cast<cuda::CUstream>(stream));
   if (calls_ && !tells) return {};
   const Expected<cuda::Device*> device = device_of(args, stream);
   return device ? open_of(**device) : device.error();
 }
 
-// The engine polls all of them.
+// The old object is kept, because the engine polls it.
 Error Streams::open_of(cuda::Device& device) {
   if (calls_ && calls_->serves(device)) return {};
   Expected<std::unique_ptr<StreamCalls>> made = StreamCalls::create(host_, options_, device);

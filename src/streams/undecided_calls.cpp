@@ -8,7 +8,7 @@ bool UndecidedCalls::can_start(const StreamCall& call) const {
   return state_.revoked || call.choice->ready();
 }
 
-// One that ends at once lets others begin, which may come here meanwhile.
+// A call that ends at once lets others begin, which may be added here meanwhile.
 bool UndecidedCalls::progress() {
   bool moved = false;
   looked_at_.swap(calls_);

@@ -1,5 +1,5 @@
-// Calls on streams whose turn has come, and of which it is not known yet whether a compressor makes
-// them (collectives/late_choice.hpp). Driver of the engine.
+// Calls on streams whose turn has come while it is not known yet whether they run compressed
+// (collectives/late_choice.hpp). Driver of the engine.
 #pragma once
 
 #include <vector>
@@ -12,7 +12,7 @@ namespace pith {
 
 class UndecidedCalls final : public Pollable {
  public:
-  // `decide` is called for each that can start: all is known, or the communicator is revoked.
+  // `decide`: called for each call whose choice is known, or whose communicator is revoked.
   UndecidedCalls(const CommState& state, void (*decide)(StreamCall& call))
       : state_(state), decide_(decide) {}
 
@@ -30,7 +30,7 @@ class UndecidedCalls final : public Pollable {
   const CommState& state_;
   void (*const decide_)(StreamCall& call);
   std::vector<StreamCall*> calls_;
-  std::vector<StreamCall*> looked_at_;  // while it is
+  std::vector<StreamCall*> looked_at_;  // scratch of progress()
 };
 
 }  // namespace pith

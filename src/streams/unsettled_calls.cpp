@@ -20,7 +20,7 @@ void UnsettledCalls::open_all() {
 
 bool UnsettledCalls::progress() {
   if (calls_.empty()) return false;
-  settling_.look();  // what kept it from settling may have been a call just enqueued
+  settling_.look();  // a call enqueued just before may have kept it from settling
   if (!settling_.settled(monotonic_ns())) return false;
   open_all();
   return true;

@@ -1,6 +1,6 @@
-// Calls on streams that have failed and whose memory peers may still touch: their streams go on
-// when all have let go of it, or after a limit (comm/revocation/settling.hpp). Driver of the
-// engine, unless it is said otherwise.
+// Failed calls on streams whose memory peers may still touch. Their streams go on when all peers
+// are done with it, or after a limit (comm/revocation/settling.hpp). Driver of the engine, unless a
+// function says otherwise.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@ namespace pith {
 
 class UnsettledCalls final : public Pollable {
  public:
-  // `open` lets a call's stream go on.
+  // `open`: lets a call's stream go on.
   UnsettledCalls(Settling& settling, void (*open)(StreamCall& call))
       : settling_(settling), open_(open) {}
 

@@ -9,13 +9,13 @@ namespace pith {
 
 namespace {
 
-// Of a dead rank from which nothing has come for so long nothing will. Then it is looked once more,
-// after a turn of the transports: who drives them may not have run meanwhile.
+// A dead rank that has sent nothing for this long sends nothing any more. It is reported only at
+// the second look, since the thread that drives the transports may not have run before the first.
 constexpr std::uint64_t missed_ns = 600'000'000;
 
 }  // namespace
 
-// Its connections tell those who wait for it, after all that it had sent.
+// Calls that wait for the rank learn of it from its connections, after all that it had sent.
 void Deaths::add(const Error& error) {
   {
     const std::lock_guard lock(mutex_);

@@ -9,7 +9,7 @@ namespace pith {
 
 namespace {
 
-// What the ranks disagree about is found out in a few messages; then what is known here must do.
+// The control plane finds the disagreement in a few messages. Later the error known here is used.
 constexpr std::uint64_t patience_ns = 500'000'000;
 
 }  // namespace
@@ -45,7 +45,7 @@ Error Dispute::check_left_over(std::uint32_t call) {
   return state.revoked;
 }
 
-// A later call that has the message's number may not have begun yet.
+// If a background call is active, a call with the message's number may not have begun yet.
 void Dispute::look_for_left_over() {
   Engine& engine = links_.engine();
   if (calls_.active.load(std::memory_order_acquire) > 0 || !engine.try_own()) return;
@@ -53,7 +53,7 @@ void Dispute::look_for_left_over() {
   engine.progress_all();
   const std::uint32_t last = call_number(recorder_.last_completed());
   Mailbox::LeftOver left;
-  // A blocking call lends the token to others while it waits: its messages are no left-overs.
+  // A blocking call lends the token to others while it waits; its own messages are not left over.
   if (!calls_.inside) left = engine.mailbox().find_left_over(links_.state().id, last);
   engine.disown();
   if (left.peer >= 0) begin(left.peer, left.call);

@@ -1,5 +1,5 @@
-// Ranks that are in different calls under one number: found by the messages of a call that nobody
-// here is in. The control plane finds out who disagrees about what; this waits for its answer.
+// Detects ranks that make different calls under one number, by messages of a call that this rank is
+// not in. The control plane finds out who disagrees about what; this class waits for its answer.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,12 @@ class Dispute {
   Dispute(Links& links, const CallsUnderWay& calls, const CallRecorder& recorder,
           const CommIdentity& who);
 
-  // Messages of calls that have ended here show a peer that was in another one. With the token,
-  // after the call: the error that the communicator is revoked for, if it comes to that.
+  // Looks for messages of calls that have ended here: their sender was in another call. Called with
+  // the token, after the call. Returns the error for which the communicator is revoked, if it is.
   Error check_left_over(std::uint32_t call);
-  // Any thread. A peer's message may come after the last call has ended here.
+  // The same for any thread, since a peer's message may arrive after the last call has ended here.
   void look_for_left_over();
-  // An error where nobody could tell more within the time. By the thread that looks regularly.
+  // The error to use if the control plane gave no answer in time. Called at regular intervals.
   Error overdue(std::uint64_t now_ns);
 
  private:
@@ -33,7 +33,7 @@ class Dispute {
   const CallRecorder& recorder_;
   const CommIdentity& who_;
   std::mutex mutex_;
-  Error error_;  // for want of a better one
+  Error error_;  // used if no better one arrives
   std::uint64_t since_ns_ = 0;
 };
 

@@ -49,12 +49,12 @@ RevocationState::RevocationState(Links& links, const CallsUnderWay& calls,
   };
 }
 
-// --- here -------------------------------------------------------------------------------------
+// --- on this rank -----------------------------------------------------------------------------
 
 void RevocationState::revoke(const Error& cause) {
   CommState& state = links_.state();
   if (state.revoked) return;
-  if (cause.code() == Code::system) links_.engine().open_reserve();  // to tell of it takes memory
+  if (cause.code() == Code::system) links_.engine().open_reserve();  // to report it takes memory
   const Error error = as_of_rank(who_.rank, cause);
   state.revoked = error;
   is_revoked_.store(true, std::memory_order_release);
@@ -63,15 +63,15 @@ void RevocationState::revoke(const Error& cause) {
   links_.revoke(error);
   who_.control->revoke(who_.key, error);
   if (taken_along_ != 0) {
-    // Ranks have other numbers there.
+    // The other communicator numbers its ranks differently.
     const std::string why = fmt::format("with another communicator: {}", error.message());
     who_.control->revoke(taken_along_, Error(as_seen_elsewhere(error).code(), why), false);
   }
   settling_.look();
 }
 
-// What the data path sees of a failure may be a rank that gave up because of it. The cause is on
-// its way through the control plane.
+// The data path may only see a peer that gave up because of a failure elsewhere. The cause then
+// arrives through the control plane.
 void RevocationState::revoke_for_loss(const Error& error) {
   if (links_.state().revoked) return;
   const std::uint64_t until = monotonic_ns() + cause_ns;
@@ -101,7 +101,7 @@ Error RevocationState::refuses_calls() {
   return links_.state().revoked;
 }
 
-// With the token.
+// With the engine's token.
 Error RevocationState::now() {
   const CommState& state = links_.state();
   if (is_revoked_.load(std::memory_order_relaxed) && !state.revoked) links_.engine().progress();
@@ -128,7 +128,7 @@ void RevocationState::leave() {
   is_revoked_.store(true, std::memory_order_release);
 }
 
-// Nobody may look at what goes now. The control thread does not look at us any more.
+// Leaves the control plane and the progress thread first: both use this object.
 void RevocationState::close(std::uint64_t deadline_ns, const Error& why) {
   Engine& engine = links_.engine();
   who_.control->plane().remove(who_.key, who_.members);
@@ -139,14 +139,14 @@ void RevocationState::close(std::uint64_t deadline_ns, const Error& why) {
   engine.disown();
 }
 
-// --- what others tell -------------------------------------------------------------------------
+// --- from other ranks ---------------------------------------------------------------------------
 
 Error RevocationState::heard() const {
   const std::lock_guard lock(heard_mutex_);
   return heard_;
 }
 
-// Whoever drives the engine ends the running calls; if nobody does, this thread.
+// The thread that drives the engine ends the running calls; if there is none, this thread does.
 void RevocationState::hear(const Error& error) {
   {
     const std::lock_guard lock(heard_mutex_);
@@ -191,7 +191,7 @@ void RevocationState::drive_if_idle() {
   engine.disown();
 }
 
-// --- for who asks -----------------------------------------------------------------------------
+// --- queries ----------------------------------------------------------------------------------
 
 Error RevocationState::error() {
   if (!is_revoked()) {
@@ -201,7 +201,7 @@ Error RevocationState::error() {
   links_.engine().own();
   Error error = now();
   links_.engine().disown();
-  return error ? error : heard();  // heard of, and not yet at the engine
+  return error ? error : heard();  // not yet seen by the engine
 }
 
 std::vector<int> RevocationState::failed() {

@@ -1,6 +1,6 @@
-// The end of a communicator: who revokes it, and who hears of it.
+// Revokes a communicator on this rank and tells the others, or learns from them that it is revoked.
 //
-// With the engine's token: what says so. All else: any thread.
+// Any thread, unless a function says that it needs the engine's token.
 #pragma once
 
 #include <atomic>
@@ -28,41 +28,41 @@ class RevocationState {
   Settling& settling() { return settling_; }
   Dispute& dispute() { return dispute_; }
   bool is_revoked() const { return is_revoked_.load(std::memory_order_acquire); }
-  // What revokes this one revokes the other, too, at all ranks of that: a child, or its parent.
+  // An error that revokes this communicator revokes `other`, its parent or child, on all its ranks.
   void takes_along(CommKey other) { taken_along_ = other; }
 
-  // With the token: here, and the other ranks hear of it by the control plane.
+  // With the token. Revokes the communicator on this rank and reports it through the control plane.
   void revoke(const Error& cause);
-  // The same for what the data path sees, which may be the consequence of something else.
+  // The same for a failure that the data path sees, which may be the consequence of another one.
   void revoke_for_loss(const Error& error);
-  // With the token. A call that begins now would need the dead.
+  // With the token. Called before a call begins, which would need the dead rank.
   void revoke_if_any_died() {
     if (deaths_.any() && !links_.state().revoked) [[unlikely]]
       revoke_for_death();
   }
-  // With the token. What a call that begins now is refused for.
+  // With the token. The error for which a call that begins now is refused.
   Error refuses_calls();
-  // This rank gives it up.
+  // Aborts the communicator.
   void abort();
-  // With the token: the same, but that nobody else hears of it.
+  // With the token. As abort(), without telling the other ranks.
   void leave();
   void close(std::uint64_t deadline_ns, const Error& why);
 
-  // What revoked the communicator, if anything did. Not while this thread has the engine's token,
-  // unlike is_revoked().
+  // The error that revoked the communicator, if any. Unlike is_revoked(), it must not be called
+  // while this thread has the engine's token.
   Error error();
   Error first_death() const { return deaths_.first(); }
-  // Ranks whose process or host is gone. After an error that names one, waits a little for the
-  // control plane to confirm it.
+  // Ranks whose process or host is gone. If error() names a rank, waits a little for the control
+  // plane to confirm its death.
   std::vector<int> failed();
 
-  // By the control thread.
+  // Called by the control thread.
   void hear(const Error& error);
   void hear_of_death(const Error& error);
   Error refusal_of(std::uint32_t call) const;
   void look(std::uint64_t now_ns);
 
-  // Drives the engine for a turn where nobody does.
+  // Drives the engine for one turn if no other thread does.
   void drive_if_idle();
 
  private:
@@ -79,10 +79,10 @@ class RevocationState {
   Deaths deaths_;
   Dispute dispute_;
   Settling settling_;
-  std::atomic<bool> is_revoked_{false};  // for whoever does not hold the engine
+  std::atomic<bool> is_revoked_{false};  // for threads without the engine's token
   std::atomic<CommKey> taken_along_{0};  // 0: none
   mutable std::mutex heard_mutex_;
-  Error heard_;  // what revoked the communicator elsewhere
+  Error heard_;  // the error that revoked it on another rank
   Work heard_work_;
   std::atomic<bool> heard_posted_{false};
   Work dead_work_;

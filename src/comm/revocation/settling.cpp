@@ -10,10 +10,10 @@ namespace pith {
 
 namespace {
 
-// A rank that has stopped in the middle of a copy cannot say that it has let go of our buffers.
+// A rank that was stopped in the middle of a copy cannot report that it is done with our buffers.
 constexpr std::uint64_t settle_ns = 700'000'000;
 
-// Apart from the rounds of splits and shrinks.
+// Distinct from the rounds of splits and shrinks.
 constexpr std::uint32_t settle_round = 0xffffffff;
 
 }  // namespace

@@ -1,8 +1,9 @@
-// When the calls of a revoked communicator may return: once no peer touches their buffers.
+// Keeps a revoked communicator's calls from returning while peers touch their buffers, 0.7 s at
+// most.
 //
-// Peers that reach our memory may be in the middle of a copy when the communicator is revoked, so
-// our calls return only when all of them have ended their own: a gather over those that live. One
-// that has been stopped does not answer, so there is a limit.
+// A peer that reaches our memory may be in the middle of a copy when the communicator is revoked.
+// Our calls return only when all live ranks have ended their own, which a gather tells. The limit
+// is for ranks that have been stopped and do not answer.
 #pragma once
 
 #include <atomic>
@@ -25,15 +26,15 @@ class Settling {
       : links_(links), calls_(calls), who_(who) {}
   ~Settling() { finish_all(); }
 
-  // Whenever a call has ended or the communicator is revoked: where no call runs any more, the
-  // others hear so. Here and in the next one with the token.
+  // Called when a call has ended or the communicator is revoked. Once no call runs here, tells the
+  // other ranks. This function and the next need the engine's token.
   void look();
-  // Whether a call that fails may have left peers in the middle of its memory.
+  // Whether a peer may still be copying from or to the memory of a call that fails.
   bool peers_may_touch() const { return links_.state().revoked && links_.state().exposed; }
 
   bool settled(std::uint64_t now_ns) const;
   void wait();
-  // A background call has ended. Its owner may free what belongs to it once it knows.
+  // Ends a background call, at once or once settled. Then its owner may free the call's memory.
   void finish(BackgroundCall& call, const Error& error);
   void finish_settled(std::uint64_t now_ns);
 

@@ -1,4 +1,5 @@
-// Receives that wait for a peer and bytes that nobody waits for: may a transport take more from it?
+// Counts waiting receives and stored bytes per peer, to decide whether a transport may take more
+// from it.
 #pragma once
 
 #include <array>
@@ -11,13 +12,13 @@ namespace pith {
 
 class FlowControl {
  public:
-  // Of the bytes of all peers that nobody waits for.
+  // Limit of the stored bytes of all peers.
   std::size_t total_limit = std::size_t{2} << 20;
 
   explicit FlowControl(int peers) : pages_((static_cast<std::size_t>(peers) + page - 1) / page) {}
 
-  // A peer's counts are made when it is first named: where there is no memory for them,
-  // std::bad_alloc leaves these two and nothing has changed.
+  // A peer's counts are created when it is first named. If there is no memory for them, these two
+  // functions throw std::bad_alloc and change nothing.
   void begin_wait(int peer) {
     ++counts(peer).waiting;
     ++waiting_;

@@ -1,4 +1,4 @@
-// Passes a message that has arrived to its receive: copied, lent, or refused with an error.
+// Passes an arrived message to its receive: copied, lent, or refused with an error.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 namespace pith {
 
 Error another_call(int peer, std::uint32_t call);
-// Why the message is not the one that the receive means. Precondition: !fits().
+// The error for a message that the receive does not expect. Precondition: !fits().
 Error mismatch(const Receive& receive, const Header& header);
 
 inline bool fits(const Receive& receive, const Header& header) {
@@ -31,7 +31,7 @@ Error error_or_no_memory(const Make& make) {
   }
 }
 
-// Sets receive.error and returns false where the message is not the one the receiver means.
+// Sets receive.error and returns false if the receive does not expect this message.
 inline bool check_message(Receive& receive, const Header& header) {
   if (!fits(receive, header)) [[unlikely]] {
     receive.error = error_or_no_memory([&] { return mismatch(receive, header); });
@@ -41,11 +41,11 @@ inline bool check_message(Receive& receive, const Header& header) {
   return true;
 }
 
-// A buffer of the heap as the slot of a lease, and back.
+// Converts a heap buffer to the slot of a lease, and back.
 inline std::uint64_t slot_of(std::byte* buffer) { return reinterpret_cast<std::uint64_t>(buffer); }
 inline std::byte* buffer_at(std::uint64_t slot) { return reinterpret_cast<std::byte*>(slot); }
 
-// Lends a copy of the message; a receive for which there is no memory ends with an error.
+// Lends a copy of the message. If there is no memory for it, the receive ends with an error.
 inline void lend_copy(MessageHeap& heap, Receive& receive, const Header& header,
                       const std::byte* data) {
   std::byte* owned = nullptr;
@@ -59,7 +59,7 @@ inline void lend_copy(MessageHeap& heap, Receive& receive, const Header& header,
   receive.lease = Lease(owned, header.length, &heap, receive.peer, slot_of(owned));
 }
 
-// `owned`: a buffer of the heap, which is given back to the heap or goes with the lease.
+// `owned`: a heap buffer, which is given back to the heap or goes with the lease.
 inline void hand_over_owned(MessageHeap& heap, Receive& receive, const Header& header,
                             std::byte* owned) {
   if (check_message(receive, header)) {
@@ -72,7 +72,7 @@ inline void hand_over_owned(MessageHeap& heap, Receive& receive, const Header& h
   heap.give(owned);
 }
 
-// A message that lies in a slot, which is given back at once or goes with the lease.
+// The message lies in a slot, which is given back at once or goes with the lease.
 inline void hand_over_slot(Receive& receive, const StoredMessage& stored) {
   Lease lease(stored.data, stored.header.length, stored.owner, stored.peer, stored.slot);
   if (!check_message(receive, stored.header)) return;

@@ -1,4 +1,4 @@
-// Messages that arrive piece by piece, or stay with their sender until they are fetched.
+// Messages that arrive in pieces, or stay with their sender until they are fetched.
 #pragma once
 
 #include <cstddef>
@@ -13,40 +13,40 @@ namespace pith {
 class MessageSource;
 struct StoredMessage;
 
-// `data` has room for header.length bytes and may move until the message is finished: read it anew
-// for each piece. Null: nobody wants the bytes.
+// `data` has room for header.length bytes and may move until the message is finished: read it again
+// for each piece. Null: the bytes are to be discarded.
 struct IncomingMessage {
   Header header;
   std::byte* data = nullptr;
   std::size_t arrived = 0;  // for the transport's use
   int peer = -1;
-  std::uint64_t message = 0;  // the source's name for it
-  std::uint64_t memory = 0;   // where `data` lies, as Compute::network_memory(); 0: the host's
+  std::uint64_t message = 0;  // the source's id of the message
+  std::uint64_t memory = 0;   // memory of `data`, as Compute::network_memory(); 0: the host's
 
  private:
   friend class IncomingMessages;
   friend class Mailbox;
   Receive* receive_ = nullptr;       // null: stored, or its receive was aborted
-  StoredMessage* stored_ = nullptr;  // where it will be found by a later receive
-  std::byte* owned_ = nullptr;       // null: straight into the receiver's buffer
-  MessageSource* source_ = nullptr;  // of an announced one
+  StoredMessage* stored_ = nullptr;  // where a later receive finds it
+  std::byte* owned_ = nullptr;       // null: received straight into the receiver's buffer
+  MessageSource* source_ = nullptr;  // of an announced message
   std::shared_ptr<void> withheld_;   // a receiver's buffer that is still written to
 };
 
-// Who can fetch messages that were announced.
+// A transport that can fetch announced messages.
 class MessageSource {
  public:
-  // All of it, to `incoming.data`, which does not move any more. Mailbox::finish or abandon follow,
-  // but not before this returns.
+  // Fetches the whole message to `incoming.data`, which does not move any more. Mailbox::finish or
+  // abandon follows, after this function has returned.
   virtual void fetch(IncomingMessage& incoming) = 0;
-  // Nobody wants it: the mailbox has forgotten it.
+  // The message is not needed: the mailbox has forgotten it.
   virtual void drop(std::uint64_t message) = 0;
 
  protected:
   ~MessageSource() = default;
 };
 
-// The incoming messages of one mailbox; their memory is used again.
+// The incoming messages of one mailbox; their memory is reused.
 class IncomingMessages {
  public:
   IncomingMessage& take(int peer, const Header& header) {
@@ -71,7 +71,7 @@ class IncomingMessages {
     incoming.withheld_.reset();
     spare_.push_back(&incoming);
   }
-  // Taken, and not recycled yet.
+  // Messages that were taken and not recycled yet.
   const std::vector<IncomingMessage*>& active() const { return active_; }
 
  private:

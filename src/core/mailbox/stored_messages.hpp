@@ -1,4 +1,5 @@
-// Messages that arrived before a receive waited for them; they stay here until one takes them.
+// Messages that arrived before a receive waited for them. They stay here until a receive takes
+// them.
 #pragma once
 
 #include <array>
@@ -34,7 +35,7 @@ struct StoredMessage {
     owner = from;
     slot = name;
   }
-  // What it takes to keep such a message.
+  // Bytes needed to keep the message.
   static std::size_t room(const Header& header) { return header.length + sizeof(StoredMessage); }
 };
 
@@ -44,8 +45,8 @@ class StoredMessages {
 
   bool empty() const { return spare_.size() == all_.size(); }
 
-  // The only one that allocates: the next add() finds room. Many at once, for how far peers run
-  // ahead varies, and steady state is to allocate nothing.
+  // Makes room for the next add(); the only function that allocates. It allocates many at once,
+  // because steady state must allocate nothing and how far peers run ahead varies.
   void reserve() {
     if (!spare_.empty()) return;
     constexpr std::size_t batch = 64;
@@ -67,7 +68,7 @@ class StoredMessages {
     return stored;
   }
 
-  // The caller reads what it has taken, then calls recycle(). Null: no message fits this receive.
+  // The caller reads the message, then calls recycle(). Null: no message fits this receive.
   StoredMessage* take(const Receive& receive, bool of_any_digest) {
     return buckets_.take(receive.peer, receive.tag, [&](const StoredMessage& stored) {
       return stored.peer == receive.peer && stored.header.tag() == receive.tag &&
@@ -79,7 +80,7 @@ class StoredMessages {
     buckets_.take(stored.peer, stored.header.tag(),
                   [&](const StoredMessage& other) { return &other == &stored; });
   }
-  // Calls f(stored) for each of the communicator.
+  // Removes all messages of the communicator, calling f(stored) for each.
   template <class F>
   void take_all(std::uint32_t comm, const F& f) {
     buckets_.take_all([&](const StoredMessage& stored) { return stored.header.comm == comm; }, f);

@@ -1,5 +1,5 @@
-// Receives or messages in buckets by the hash of their peer and tag; each bucket is a list, first
-// in, first out. Nodes are linked by their `next` and never owned.
+// Receives or messages in buckets by the hash of their peer and tag. Each bucket is a FIFO list.
+// Nodes are linked by their `next` and not owned.
 #pragma once
 
 #include <array>
@@ -20,12 +20,12 @@ class TagBuckets {
     list.tail = &node;
   }
 
-  // Unlinks the first of this peer's and tag's bucket that matches; null: there is none.
+  // Unlinks the first match in the bucket of this peer and tag; null: there is none.
   template <class Match>
   Node* take(int peer, const Tag& tag, const Match& match) {
     return unlink(list_of(peer, tag), match);
   }
-  // Unlinks each that matches, then calls f(node).
+  // Unlinks each node that matches, then calls f(node).
   template <class Match, class F>
   void take_all(const Match& match, const F& f) {
     for (List& list : lists_) {
