@@ -260,8 +260,7 @@ bool Mailbox::dispute_mismatched() {
       return;
     }
     waiting_.take_all(mismatched, [&](Operation& operation) {
-      fail(static_cast<Receive&>(operation),
-           error_or_no_memory([&] { return another_call(peer, header.call); }));
+      fail(static_cast<Receive&>(operation), another_call(peer, header.call));
       found = true;
     });
   });

@@ -13,6 +13,8 @@
 
 namespace pith {
 
+// These two throw nothing, for their receive is in no list any more and has to end: without memory
+// for the message they say so. another_call(): the peer is in another collective than this rank.
 Error another_call(int peer, std::uint32_t call);
 // The error for a message that the receive does not expect. Precondition: !fits().
 Error mismatch(const Receive& receive, const Header& header);
@@ -21,20 +23,10 @@ inline bool fits(const Receive& receive, const Header& header) {
   return header.length <= receive.room && receive.digest == header.digest;
 }
 
-// A receive that is in no list any more must end, even if there is no memory for its error.
-template <class Make>
-Error error_or_no_memory(const Make& make) {
-  try {
-    return make();
-  } catch (const std::bad_alloc&) {
-    return out_of_memory();
-  }
-}
-
 // Sets receive.error and returns false if the receive does not expect this message.
 inline bool check_message(Receive& receive, const Header& header) {
   if (!fits(receive, header)) [[unlikely]] {
-    receive.error = error_or_no_memory([&] { return mismatch(receive, header); });
+    receive.error = mismatch(receive, header);
     return false;
   }
   receive.length = header.length;
