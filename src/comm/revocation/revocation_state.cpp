@@ -95,7 +95,7 @@ bool RevocationState::has_ended(int rank) const {
   return rank >= 0 && !who_.control->plane().cause_of(who_.member(rank)).empty();
 }
 
-Error RevocationState::refuses_calls() {
+Error RevocationState::refusal() {
   if (Error revoked = now()) return revoked;
   revoke_if_any_died();
   return links_.state().revoked;

@@ -41,7 +41,12 @@ class RevocationState {
       revoke_for_death();
   }
   // With the token. The error for which a call that begins now is refused.
-  Error refuses_calls();
+  Error refuses_calls() {
+    const bool healthy = !is_revoked_.load(std::memory_order_relaxed) && !deaths_.any();
+    if (healthy && !links_.state().revoked) [[likely]]
+      return {};
+    return refusal();
+  }
   // Aborts the communicator.
   void abort();
   // With the token. As abort(), without telling the other ranks.
@@ -67,6 +72,7 @@ class RevocationState {
 
  private:
   Error heard() const;
+  Error refusal();
   Error now();
   Error aborted_here() const;
   bool has_ended(int rank) const;

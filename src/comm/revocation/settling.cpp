@@ -18,10 +18,10 @@ constexpr std::uint32_t settle_round = 0xffffffff;
 
 }  // namespace
 
-void Settling::look() {
+void Settling::look_revoked() {
   const int running = calls_.active.load(std::memory_order_relaxed) -
                       calls_.not_begun.load(std::memory_order_relaxed);
-  if (!links_.state().revoked || calls_.inside || running > 0) return;
+  if (calls_.inside || running > 0) return;
   if (begun_.exchange(true)) return;
   since_ns_.store(monotonic_ns(), std::memory_order_relaxed);
   if (!links_.context().views) {

@@ -28,7 +28,10 @@ class Settling {
 
   // Called when a call has ended or the communicator is revoked. Once no call runs here, tells the
   // other ranks. This function and the next need the engine's token.
-  void look();
+  void look() {
+    if (links_.state().revoked) [[unlikely]]
+      look_revoked();
+  }
   // Whether a peer may still be copying from or to the memory of a call that fails.
   bool peers_may_touch() const { return links_.state().revoked && links_.state().exposed; }
 
@@ -39,6 +42,7 @@ class Settling {
   void finish_settled(std::uint64_t now_ns);
 
  private:
+  void look_revoked();
   void finish_all();
 
   Links& links_;
