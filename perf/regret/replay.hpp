@@ -34,19 +34,20 @@ struct Replayed {
   int calls = 0;                    // in a batch
 };
 
-// All ranks make the same calls in the same order.
+// All ranks make the same calls in the same order. They run on one machine, as its clock is theirs.
 class Replay {
  public:
   using Call = std::function<void()>;
 
-  // `control`: for barriers and agreements, which are not timed.
-  Replay(const ReplayLimits& limits, const Team& control) : limits_(limits), control_(control) {}
+  // `control`: for meetings and agreements, which are not timed.
+  Replay(const ReplayLimits& limits, const Team& control);
 
   // The first two contestants are the default and the same again, which are never hopeless.
   // `allowed_s`: what the rounds may take; `patience_s`: what the least rounds may take at most.
   Replayed run(const std::vector<Call>& contestants, double allowed_s, double patience_s);
 
  private:
+  double meet() const;
   double timed(const Call& call, int calls) const;
   double try_out(const Call& call) const;
   std::vector<double> try_all(const std::vector<Call>& contestants, double patience_s) const;
@@ -58,6 +59,7 @@ class Replay {
   ReplayLimits limits_;
   const Team& control_;
   std::mt19937 random_{1};  // the same on all ranks
+  double meeting_s_ = 0;    // from when the last rank comes until all know
   bool warms_up_ = true;
 };
 
