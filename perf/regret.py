@@ -188,6 +188,8 @@ def main():
     signal.signal(signal.SIGHUP, Signals.end)
     try:
         grid.run()
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)
     finally:
         grid.report()
         Signals.give_back()

@@ -52,22 +52,39 @@ Grid::Grid(const GridOptions& options, Calls& calls, const Team& control)
 }
 
 // Whether the line through the last two sizes says that the best takes far too long.
-bool Grid::is_hopeless(const Cell& cell) const {
+bool Grid::is_hopeless(const Cell& cell) {
   constexpr double doubt = 1.5;
-  const auto found = seen_.find({cell.collective, cell.density});
-  if (found == seen_.end() || found->second.size() < 2) return false;
-  const auto& [bytes_before, before] = found->second[found->second.size() - 2];
-  const auto& [bytes_last, last] = found->second.back();
+  const auto& best = line_of(cell).best;
+  if (best.size() < 2) return false;
+  const auto& [bytes_before, before] = best[best.size() - 2];
+  const auto& [bytes_last, last] = best.back();
   const double slope = std::max(last - before, 0.0) / (bytes_last - bytes_before);
   const double expected = last + slope * (static_cast<double>(cell.bytes) - bytes_last);
   return expected > doubt * options_.limits.call_s;
 }
 
-void Grid::remember(const Cell& cell, const Replayed& replayed) {
+// The tries of a long call may take the time of whole cells.
+double Grid::guess(const Cell& cell, const std::string& name) {
+  constexpr double far = 8;
+  constexpr double long_s = 0.01;
+  const Line& line = line_of(cell);
+  const auto found = line.last_s.find(name);
+  if (found == line.last_s.end() || name.starts_with("default")) return 0;
+  const auto& [bytes, best] = line.best.back();
+  if (found->second < std::max(far * best, long_s)) return 0;
+  return found->second * static_cast<double>(cell.bytes) / bytes;
+}
+
+void Grid::remember(const Cell& cell, const Record& record) {
+  Line& line = line_of(cell);
   double best = options_.limits.call_s;
-  for (const Duration& one : replayed.durations) best = std::min(best, one.median);
-  if (replayed.left_out == "no time") return;
-  seen_[{cell.collective, cell.density}].emplace_back(static_cast<double>(cell.bytes), best);
+  line.last_s.clear();
+  for (const Record& one : record["candidates"]) {
+    const double seconds = one["us"].get<double>() / 1e6;
+    line.last_s[one["name"]] = seconds;
+    best = std::min(best, seconds);
+  }
+  line.best.emplace_back(static_cast<double>(cell.bytes), best);
 }
 
 Record Grid::candidate(const Cell& cell, const Calls::Contestant& contestant,
@@ -100,19 +117,30 @@ Record Grid::replay(const Cell& cell, double left_s, double share_s) {
   }
   const std::vector<Calls::Contestant> contestants = calls_.of(cell);
   std::vector<Replay::Call> calls;
-  for (const Calls::Contestant& one : contestants) calls.push_back(one.call);
+  std::vector<double> guesses;
+  for (const Calls::Contestant& one : contestants) {
+    guesses.push_back(guess(cell, one.name));
+    if (guesses.back() == 0) calls.push_back(one.call);
+  }
   const Replayed replayed = replay_.run(calls, share_s, std::min(left_s, most_shares * share_s));
-  remember(cell, replayed);
+  record["candidates"] = Record::array();
   if (!replayed.left_out.empty()) {
+    if (replayed.left_out != "no time") remember(cell, record);
+    record.erase("candidates");
     record["left_out"] = replayed.left_out;
     return record;
   }
   record["chosen"] = calls_.chosen(cell);
   record["calls"] = replayed.calls;
+  auto duration = replayed.durations.begin();
   for (std::size_t i = 0; i < contestants.size(); ++i) {
-    calls_.check(cell, contestants[i]);
-    record["candidates"].push_back(candidate(cell, contestants[i], replayed.durations[i]));
+    const bool guessed = guesses[i] > 0;
+    if (!guessed) calls_.check(cell, contestants[i]);
+    const Duration took = guessed ? Duration{guesses[i], guesses[i], guesses[i], 0} : *duration++;
+    record["candidates"].push_back(candidate(cell, contestants[i], took));
+    if (guessed) record["candidates"].back()["guessed"] = true;
   }
+  remember(cell, record);
   return record;
 }
 

@@ -40,18 +40,26 @@ class Grid {
   void run(const std::function<void(const Record&)>& told);
 
  private:
+  // What was found in cells that differ by size alone.
+  struct Line {
+    std::vector<std::pair<double, double>> best;  // bytes and seconds
+    std::map<std::string, double> last_s;         // at the last of these sizes, by candidate
+  };
+
   Record replay(const Cell& cell, double left_s, double share_s);
   Record candidate(const Cell& cell, const Calls::Contestant& contestant, const Duration& duration);
-  bool is_hopeless(const Cell& cell) const;
-  void remember(const Cell& cell, const Replayed& replayed);
+  Line& line_of(const Cell& cell) { return lines_[{cell.collective, cell.density}]; }
+  bool is_hopeless(const Cell& cell);
+  // What a contestant that is far too slow would take, by the size before; 0: it is worth a try.
+  double guess(const Cell& cell, const std::string& name);
+  void remember(const Cell& cell, const Record& record);
 
   const GridOptions& options_;
   Calls& calls_;
   const Team& control_;
   Replay replay_;
   pith::Model nominal_;
-  // Bytes and seconds of the best, of the cells that differ by size alone.
-  std::map<std::pair<std::string, double>, std::vector<std::pair<double, double>>> seen_;
+  std::map<std::pair<std::string, double>, Line> lines_;  // by collective and density
 };
 
 }  // namespace pith_perf

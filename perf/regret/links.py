@@ -106,8 +106,10 @@ def finish(processes, limit):
         texts = [process.communicate()[1] for process in processes]
     failed = [(process.returncode, text) for process, text in zip(processes, texts)
               if process.returncode not in (0, -signal.SIGKILL)]
-    for status, text in failed:
-        raise Failed(f"exit status {status}: {first_line(text)}")
+    if failed:
+        raise Failed(f"exit status {failed[0][0]}: {first_line(failed[0][1])}")
+    if any(process.returncode for process in processes):
+        raise Failed("a rank was killed")
 
 
 @contextlib.contextmanager

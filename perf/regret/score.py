@@ -1,7 +1,7 @@
 """Regrets of a replayed grid: arithmetic only.
 
-A cell is what regret_bench wrote of it, and the name of its link: collective, bytes, ranks, density,
-what the library chose, and a candidate's microseconds a call each. One that was left out has
+A cell is what regret_bench wrote of it, and the name of its link: collective, bytes, ranks,
+density, what the library chose, and each candidate's microseconds a call. One that was left out has
 no candidates but a reason.
 """
 import math

@@ -15,8 +15,8 @@ def percents(found):
 
 
 def summary_lines(summaries):
-    lines = [f"{'regret in %':<34} {'cells':>5} | {'geomean':>7} {'p95':>6} {'worst':>7} | to other "
-             f"plans {'':>7} | {'the same again':>22}"]
+    lines = [f"{'regret in %':<34} {'cells':>5} | {'geomean':>7} {'p95':>6} {'worst':>7} | "
+             f"{'to other plans':<22} | {'the same again':<22}".rstrip()]
     for (what, which), one in summaries.items():
         lines.append(f"{what + ' ' + which:<34} {one['cells']:>5} | {percents(one['regret'])} | "
                      f"{percents(one['to_others'])} | {percents(one['same'])}")
