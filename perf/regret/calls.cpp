@@ -88,8 +88,8 @@ std::vector<Calls::Contestant> Calls::dense(const Cell& cell) {
   for (std::size_t i = 0; i < candidates_.size(); ++i) {
     const std::string_view name = candidates_[i].name_for(collective);
     if (name.empty() || cell.bytes < candidates_[i].least_bytes) continue;
-    const auto call = [this, collective, count, &team = *teams_[i],
-                       step = std::size_t{0}]() mutable {
+    const Team& team = *teams_[i];
+    const auto call = [this, collective, count, &team, step = std::size_t{0}]() mutable {
       must(call_dense(collective, floats(send_, count).data(), floats(recv_, count).data(), count,
                       step++, team),
            "a collective");

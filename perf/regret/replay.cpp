@@ -60,7 +60,7 @@ double Replay::try_out(const Call& call) const {
     const double took = control_.average(timed(call, 1), Average::max);
     least = i == 0 ? took : std::min(least, took);
     sum += took;
-    if (took > long_call_s || (i > 0 && sum > enough_s)) break;
+    if (took > long_call_s || (i > 1 && sum > enough_s)) break;
   }
   return least;
 }
