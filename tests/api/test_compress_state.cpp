@@ -221,9 +221,12 @@ TEST_CASE("the accumulator as send buffer", "[compress]") {
               ok(pithCompressorGetAccumulator(in_place, &again, count, pithFloat32));
               ensure(again == memory, "the accumulator moved");
             }
-            fails(pithAllReduceCompressed(nullptr, accumulator + 5, count, pithFloat32, pithSum,
-                                          in_place, comm, nullptr),
-                  pithInvalidArgument, {"recv", "accumulator"});
+            for (float* const recv :
+                 {accumulator - count + 1, accumulator + 5, accumulator + count - 1}) {
+              fails(pithAllReduceCompressed(nullptr, recv, count, pithFloat32, pithSum, in_place,
+                                            comm, nullptr),
+                    pithInvalidArgument, {"recv", "accumulator"});
+            }
           }) == "");
   }
 }

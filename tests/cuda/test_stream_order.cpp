@@ -256,6 +256,33 @@ TEST_CASE("the streams of a group begin it together, and leave it together") {
   CHECK(calls.behind() == 1);
 }
 
+TEST_CASE("a stream waits for its own messages of a group") {
+  const test::Device device;
+  const World world(2);
+  const Words words(1);
+  const Rank& first = *world.ranks[0];
+  const Rank& second = *world.ranks[1];
+  const auto receive = [&](const DeviceMemory& memory, CUstream stream) {
+    return pithRecv(memory.as<void>(), count, pithUint32, 1, first.comm, stream);
+  };
+  REQUIRE(pithGroupStart() == pithSuccess);
+  REQUIRE(receive(first.recv, first.stream) == pithSuccess);
+  REQUIRE(receive(first.other_recv, first.other) == pithSuccess);
+  REQUIRE(pithGroupEnd() == pithSuccess);
+  OK(cu().write_value64(first.other, words.at(0), 1, 0));
+  sleep_ms(20);
+  CHECK(words[0].load() == 0);
+  fill(second.send, 1, 1);
+  for (int message = 0; message < 2; ++message) {
+    REQUIRE(pithSend(second.send.as<void>(), count, pithUint32, 0, second.comm, second.stream) ==
+            pithSuccess);
+  }
+  CHECK(passes(first.other));
+  const std::uint32_t last = value(1, count - 1, 1);
+  CHECK(first.other_recv.as<std::uint32_t>()[count - 1] == last);
+  CHECK(words[0].load() == 1);
+}
+
 TEST_CASE("abort ends calls that are held back, here and by another rank") {
   const test::Device device;
   const bool own = GENERATE(true, false);

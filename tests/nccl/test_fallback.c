@@ -64,6 +64,7 @@ static void some_kinds(struct client* me) {
   client_meet(me, 0); /* the fake waits for nobody, and here comes an abort */
   FAILS(ncclSystemError, ncclBroadcast(send, recv, 13, ncclUint8, 0, comm, NULL));
   CHECK(strcmp(ncclGetLastError(NULL), "the fake's message") == 0);
+  FAILS(ncclSystemError, ncclBroadcast(send, recv, 14, ncclUint8, 0, comm, NULL));
   OK(ncclCommGetAsyncError(comm, &state));
   CHECK(state == ncclSystemError);
   client_meet(me, 1);
