@@ -114,10 +114,9 @@ Error read(const Options& options, Question& question) {
 
 std::vector<SizedAnswer> answers_of(Question question, const pith::Model& model, Sizes sizes) {
   std::vector<SizedAnswer> answers;
-  for (std::size_t bytes = sizes.low; bytes <= sizes.high; bytes *= 2) {
+  for (const std::size_t bytes : doubled(sizes)) {
     question.bytes = bytes;
     answers.push_back({bytes, answer(question, model)});
-    if (bytes == 0 || bytes > sizes.high / 2) break;
   }
   return answers;
 }

@@ -92,6 +92,12 @@ Expected<Sizes> parse_sizes(std::string_view flag, const std::string& text) {
   return Sizes{*low, *high};
 }
 
+std::vector<std::size_t> doubled(const Sizes& sizes) {
+  std::vector<std::size_t> all{sizes.low};
+  while (all.back() > 0 && all.back() <= sizes.high / 2) all.push_back(2 * all.back());
+  return all;
+}
+
 Expected<pith::Collective> parse_collective(std::string_view flag, const std::string& text) {
   std::string known;
   for (const pith::Algorithm& algorithm : pith::algorithms()) {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "collectives/algorithm.hpp"
 #include "compress/spec.hpp"
@@ -29,6 +30,9 @@ struct Sizes {
 };
 // `LO:HI`.
 pith::Expected<Sizes> parse_sizes(std::string_view flag, const std::string& text);
+
+// From low on, each twice the last.
+std::vector<std::size_t> doubled(const Sizes& sizes);
 
 pith::Expected<pith::Collective> parse_collective(std::string_view flag, const std::string& text);
 
