@@ -32,12 +32,8 @@ namespace {
 
 constexpr std::size_t summing_strands = 4;
 
-// Several rounds if there is something to overlap; fewer where messages are as fast as memory. One
-// for the authors' rules, since their dummy is known only after the last element.
+// One round for the authors' rules, since their dummy is known only after the last element.
 std::size_t rounds_for(const Call& call, const SparseCall& args) {
-  // Elements that make a round worth while: of one partition, and of one tensor in it.
-  const std::size_t worth = std::min(4 * args.chunk_bytes, std::size_t{1} << 18);
-  const std::size_t worth_a_kernel = std::max<std::size_t>(worth / 16, 1);
   if (rule_of(args.spec()) != Rule::quantile) return 1;
   std::size_t all = 0;
   std::size_t tensors = 0;
@@ -45,12 +41,7 @@ std::size_t rounds_for(const Call& call, const SparseCall& args) {
     all += tensor.count;
     tensors += tensor.count > 0 ? 1 : 0;
   }
-  if (tensors == 0) return 1;
-  const std::size_t of_one = all / ranks_of(call);
-  const std::size_t most = call.all_views() ? 4 : ExclusiveElection::most_rounds;
-  const std::size_t fair =
-      std::min(of_one / std::max<std::size_t>(worth, 1), of_one / tensors / worth_a_kernel);
-  return std::clamp<std::size_t>(fair, 1, most);
+  return exclusive_rounds(all, tensors, ranks_of(call), args.chunk_bytes, call.all_views());
 }
 
 using RoundNumbers = Channel<std::size_t, ExclusiveElection::most_rounds>;

@@ -46,21 +46,6 @@ std::size_t most_pairs(const SparseCall& args) {
   return most;
 }
 
-// Whether the lists that arrive at one port of a switch together fit into a buffer that any switch
-// has.
-bool fits_a_port(const Call& call, const SparseCall& args, std::size_t pairs) {
-  constexpr std::size_t port_bytes = std::size_t{1} << 16;
-  const std::size_t pair_bytes = 1 + size_of(args.spec().values);
-  return static_cast<std::size_t>(call.size() - 1) * pairs * pair_bytes <= port_bytes;
-}
-
-bool goes_round_ring(const Call& call, const SparseCall& args, std::size_t pairs) {
-  const Exchange exchange = exchange_of(args.spec());
-  if (call.size() <= 2 || exchange == Exchange::direct) return false;
-  if (exchange != Exchange::automatic) return true;
-  return !call.all_views() && !fits_a_port(call, args, pairs);
-}
-
 // A message with this rank's selected pairs, to be sent.
 struct Outgoing {
   ListMessage message;
@@ -72,7 +57,7 @@ struct Gathering {
   Gathering(Call& call, const SparseCall& sparse)
       : args(sparse),
         most(most_pairs(args)),
-        by_ring(goes_round_ring(call, args, most)),
+        by_ring(goes_round_ring(args.spec(), call.size(), most, call.all_views())),
         messages(call.scheduler()),
         lists(call, args) {
     for (const CompressedTensor& tensor : args.tensors) {

@@ -2,6 +2,7 @@
 // owns in this step.
 #pragma once
 
+#include <algorithm>
 #include <array>
 
 #include "collectives/compressed.hpp"
@@ -52,6 +53,21 @@ struct ExclusiveElection {
     return {cut.begin(partition) + part.begin, part.size};
   }
 };
+
+// Several rounds if there is something to overlap, of `all` elements in some tensors; fewer where
+// messages are as fast as memory.
+inline std::size_t exclusive_rounds(std::size_t all, std::size_t tensors, std::size_t ranks,
+                                    std::size_t chunk_bytes, bool views) {
+  // Elements that make a round worth while: of one partition, and of one tensor in it.
+  const std::size_t worth = std::min(4 * chunk_bytes, std::size_t{1} << 18);
+  const std::size_t worth_a_kernel = std::max<std::size_t>(worth / 16, 1);
+  if (tensors == 0) return 1;
+  const std::size_t of_one = all / ranks;
+  const std::size_t most = views ? 4 : ExclusiveElection::most_rounds;
+  const std::size_t fair =
+      std::min(of_one / std::max<std::size_t>(worth, 1), of_one / tensors / worth_a_kernel);
+  return std::clamp<std::size_t>(fair, 1, most);
+}
 
 // Calls each(range, list, offset of its values) for all partitions of a tensor. `offset` is that of
 // the first; returns the offset behind the last.

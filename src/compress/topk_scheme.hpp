@@ -1,6 +1,8 @@
 // The keys of top-k.
 #pragma once
 
+#include <cstddef>
+
 #include "compress/spec.hpp"
 
 namespace pith {
@@ -9,5 +11,16 @@ namespace pith {
 enum class Exchange : std::uint8_t { automatic, direct, ring, recursive_doubling, split };
 
 inline Exchange exchange_of(const Spec& spec) { return static_cast<Exchange>(spec.choices[0]); }
+
+// Whether lists of `pairs` go from neighbour to neighbour. exchange=auto: if they are on a network
+// and the lists that arrive at one port of a switch together do not fit into a buffer that any
+// switch has. `views`: all ranks reach each other's memory.
+inline bool goes_round_ring(const Spec& spec, int ranks, std::size_t pairs, bool views) {
+  constexpr std::size_t port_bytes = std::size_t{1} << 16;
+  if (ranks <= 2 || exchange_of(spec) == Exchange::direct) return false;
+  if (exchange_of(spec) != Exchange::automatic) return true;
+  const std::size_t pair_bytes = 1 + size_of(spec.values);
+  return !views && static_cast<std::size_t>(ranks - 1) * pairs * pair_bytes > port_bytes;
+}
 
 }  // namespace pith

@@ -87,6 +87,28 @@ TEST_CASE("where senders meet, the port of the receiver serves one after the oth
   CHECK(sim_time(world.elapsed_s()) == sim_time(alpha + 3 * 1000 * beta));
 }
 
+TEST_CASE("ranks of a host share its uplink, and have their own ports inside", "[sim]") {
+  SimConfig config = two_ranks();
+  config.ranks = 4;
+  std::vector<std::byte> data(1000);
+  std::vector<std::byte> into(1000);
+  // Ranks 0 and 1 send, to ranks 2 and 3.
+  const auto seconds = [&] {
+    World world(config);
+    auto task = [&](Call& call, int rank) {
+      return rank < 2 ? send_many(call, rank + 2, 1, bytes_of(data))
+                      : recv_many(call, rank - 2, 1, bytes_of(into));
+    };
+    REQUIRE(none(run_ranks(world, task)));
+    return sim_time(world.elapsed_s());
+  };
+  CHECK(seconds() == sim_time(alpha + 1000 * beta));
+  config.uplink_of = [](int rank) { return rank / 2; };  // two ranks a host
+  CHECK(seconds() == sim_time(alpha + 2 * 1000 * beta));
+  config.uplink_of = [](int) { return 0; };  // one host
+  CHECK(seconds() == sim_time(alpha + 1000 * beta));
+}
+
 TEST_CASE("both directions of a link are used at once", "[sim]") {
   World world(two_ranks());
   Allreduce program(doubling, 2, 1000);

@@ -172,8 +172,9 @@ bool SimWorld::launch(Send& send, SimWire& wire) {
   SimMessage& message = new_message(send, wire);
   SimTransport& sender = *wire.sender;
   const double bytes = static_cast<double>(send.header.length + config_.header_bytes);
-  const SimTime start = std::max(now_, sender.out_free_);
-  message.leaves = sender.out_free_ = transfer_end(start, wire.ps_per_byte * bytes);
+  if (!wire.out_free) sender.find_ports(wire);
+  const SimTime start = std::max(now_, *wire.out_free);
+  message.leaves = *wire.out_free = transfer_end(start, wire.ps_per_byte * bytes);
   SimTime arrival = start + wire.latency;
   if (config_.jitter_s > 0) arrival += jitter();
   wire.last_arrival = arrival = std::max(arrival, wire.last_arrival);
@@ -229,15 +230,15 @@ void SimWorld::arrived(SimMessage& message) {
   }
   SimTransport& receiver = *transports_[index(wire.to)];
   const double bytes = static_cast<double>(message.header.length + config_.header_bytes);
-  const SimTime start = std::max(now_, receiver.in_free_);
-  receiver.in_free_ = transfer_end(start, wire.ps_per_byte * bytes);
+  const SimTime start = std::max(now_, *wire.in_free);
+  const SimTime end = *wire.in_free = transfer_end(start, wire.ps_per_byte * bytes);
   if (message.header.length > config_.slot_bytes && !wire.held &&
       receiver.mailbox_.accepts(wire.from)) {
     message.incoming = &receiver.mailbox_.begin(wire.from, message.header);
   }
-  if (receiver.in_free_ == now_) return transferred(message);
+  if (end == now_) return transferred(message);
   schedule(
-      receiver.in_free_,
+      end,
       [](void* object) {
         auto& complete = *static_cast<SimMessage*>(object);
         complete.world->transferred(complete);

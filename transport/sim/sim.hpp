@@ -4,6 +4,7 @@
 // has one outgoing and one incoming port, both busy for beta times the bytes of a message. A
 // message is cut through: it arrives at alpha after its first byte left, and is delivered beta *
 // bytes later when the incoming port is free; a port serves messages in the order of their arrival.
+// Ranks of a host may share a port for messages that leave it.
 //
 // A wire holds a limited number of bytes; a send beyond it suspends. Bytes stay on the wire while
 // the receiver's Mailbox does not accept them, so a rank far ahead is held back.
@@ -41,6 +42,9 @@ struct SimConfig {
   std::uint64_t seed = 1;
   SimLink link;
   std::function<SimLink(int from, int to)> link_of;  // overrides `link`
+  // Ranks with the same number here share an uplink, one port each way, for messages from and to
+  // ranks with another number; it is that of the rank of this number. Empty: there are none.
+  std::function<int(int rank)> uplink_of;
   // Added to every latency: uniform between 0 and this. Messages of one pair stay in order.
   double jitter_s = 0;
   std::vector<Bandwidth> bandwidth;  // in the order of time
@@ -186,14 +190,20 @@ class SimTransport final : public Transport {
 
  private:
   friend class SimWorld;
+  // Until when a port is busy: that of one rank, or an uplink.
+  struct Ports {
+    SimTime out_free = 0;
+    SimTime in_free = 0;
+  };
   SimWire& wire(int peer);
+  void find_ports(SimWire& wire);
   void end_sends(int peer);
 
   SimWorld& world_;
   int rank_;
   Mailbox& mailbox_;
-  SimTime out_free_ = 0;
-  SimTime in_free_ = 0;
+  Ports own_;
+  Ports uplink_;                                 // of those that share this rank's
   std::vector<std::unique_ptr<SimWire>> wires_;  // in order of first use
   std::unordered_map<int, SimWire*> wire_of_;
   SimWire* last_used_ = nullptr;

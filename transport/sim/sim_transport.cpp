@@ -39,6 +39,18 @@ SimWire& SimTransport::wire(int peer) {
   return *known;
 }
 
+// Not when the wire is made: then its receiver may not be there yet.
+void SimTransport::find_ports(SimWire& wire) {
+  const auto& uplink_of = world_.config().uplink_of;
+  const int here = uplink_of ? uplink_of(wire.from) : 0;
+  const int there = uplink_of ? uplink_of(wire.to) : 0;
+  const auto at = [&](int rank) -> SimTransport& {
+    return *world_.transports_[SimWorld::index(rank)];
+  };
+  wire.out_free = here == there ? &own_.out_free : &at(here).uplink_.out_free;
+  wire.in_free = here == there ? &at(wire.to).own_.in_free : &at(there).uplink_.in_free;
+}
+
 bool SimTransport::start(Send& send) {
   if (!world_.alive(rank_)) {
     send.error = lost(rank_);

@@ -27,6 +27,8 @@ struct SimWire {
   std::size_t bytes = 0;     // on the way or held back
   std::size_t messages = 0;  // likewise, without those that are lost
   SimTransport* sender = nullptr;
+  SimTime* out_free = nullptr;  // of the ports at its ends; null until its first message
+  SimTime* in_free = nullptr;
   // Sends without room, and messages that the receiver does not accept yet.
   Operation* waiting = nullptr;
   Operation* waiting_tail = nullptr;

@@ -1,0 +1,141 @@
+#include "answer.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "collectives/hosts.hpp"
+#include "compress/scheme.hpp"
+#include "model/nominal.hpp"
+#include "model/rules.hpp"
+#include "settings/settings.hpp"
+
+namespace pith_explain {
+
+using namespace pith;
+
+namespace {
+
+// By the meaning of the name (src/README.md): no field of the table says it.
+constexpr std::string_view over_views = "views";
+
+std::string why_closed(const Algorithm& algorithm, const Shape& shape) {
+  if (shape.ranks > algorithm.ranks_max) {
+    return fmt::format("serves at most {} ranks", algorithm.ranks_max);
+  }
+  if (algorithm.name == over_views && !shape.views) {
+    return "needs views: the cost is that of its messages";
+  }
+  return "";
+}
+
+std::vector<Candidate> dense_candidates(const Question& question, const Model& model,
+                                        std::size_t bytes) {
+  const Shape shape = model.shape(bytes);
+  std::vector<Candidate> found;
+  for (const Algorithm& algorithm : algorithms()) {
+    if (algorithm.collective != question.collective) continue;
+    Candidate candidate;
+    candidate.name = algorithm.name;
+    candidate.exchange_s = algorithm.cost(shape, question.link);
+    candidate.closed = why_closed(algorithm, shape);
+    found.push_back(std::move(candidate));
+  }
+  return found;
+}
+
+// Ranks spread evenly, neighbours together.
+Hosts hosts_of(const Question& question) {
+  std::vector<int> names;
+  for (int rank = 0; rank < question.ranks; ++rank) {
+    names.push_back(static_cast<int>(std::int64_t{rank} * question.hosts / question.ranks));
+  }
+  return Hosts(std::span<const int>(names));
+}
+
+struct Bypass {
+  bool dense = false;
+  bool open = false;  // both ways are
+  std::string why;
+};
+
+// As a compressed call decides (collectives/compressed.cpp).
+Bypass bypass_of(const Question& question, const Model& model, std::size_t elements) {
+  const Spec& spec = *question.compress;
+  if (spec.scheme->exchange == "dense") return {true, false, "dense: the scheme sums all elements"};
+  const Hosts hosts = hosts_of(question);
+  const bool by_host = spec.by_host && !hosts.alone();
+  if (by_host && hosts.count() == 1) {
+    return {true, false, "dense: hierarchy=host, and all ranks are on one host"};
+  }
+  if (!by_host && !spec.sparse())
+    return {false, false, "compressed: bypass is for schemes that elect"};
+  if (!spec.may_bypass) return {false, false, "compressed: bypass=never"};
+  const std::string_view link = model.views() ? "shared memory" : "10 Gbit/s";
+  if (model.is_faster_dense(spec, elements, by_host ? &hosts : nullptr)) {
+    return {true, true, fmt::format("dense: bypass=auto takes that for faster on {}", link)};
+  }
+  return {false, true, fmt::format("compressed: bypass=auto takes that for faster on {}", link)};
+}
+
+void add_compressed(const Question& question, const Model& model, Answer& answer,
+                    std::string& takes) {
+  answer.elements = question.bytes / size_of(DType::f32);
+  const Spec& spec = *question.compress;
+  if (spec.sparse() && answer.elements > 0) {
+    answer.elected = elected_of(spec.density, answer.elements);
+  }
+  const Bypass bypass = bypass_of(question, model, answer.elements);
+  answer.bypass = bypass.why;
+  for (Candidate& dense : answer.candidates) {
+    dense.work_s =
+        static_cast<double>(answer.elements) * (nominal::select_element + nominal::write_element);
+    if (!bypass.dense && !bypass.open && dense.open()) dense.closed = bypass.why;
+  }
+  std::string form;
+  for (Candidate& candidate : compressed_forms(question, model, form)) {
+    if (bypass.dense && !bypass.open) candidate.closed = bypass.why;
+    answer.candidates.push_back(std::move(candidate));
+  }
+  if (!bypass.dense) takes = form;
+}
+
+}  // namespace
+
+double Answer::regret() const {
+  const double least = cheapest().seconds();
+  return least > 0 ? takes().seconds() / least - 1 : 0;
+}
+
+Expected<std::unique_ptr<Model>> model_of(const Question& question) {
+  const Expected<Settings> settings = settings_from_environment();
+  if (!settings) return settings.error();
+  auto model = std::make_unique<Model>(*settings, question.ranks);
+  if (Error error = model->force(settings->algo)) return error;
+  model->set_views(question.views);
+  model->set_oversubscribed(question.oversubscribed);
+  model->set_multi_host(question.hosts > 1);
+  model->set_devices(question.devices);
+  return model;
+}
+
+Answer answer(const Question& question, const Model& model) {
+  Answer found;
+  const std::size_t bytes = question.collective == Collective::barrier ? 0 : question.bytes;
+  found.candidates = dense_candidates(question, model, bytes);
+  const Algorithm& dense = model.algorithm(question.collective, bytes);
+  found.forced = &dense != &default_algorithm(model.shape(bytes), question.collective);
+  std::string takes(dense.name);
+  if (question.compress) add_compressed(question, model, found, takes);
+  std::stable_sort(found.candidates.begin(), found.candidates.end(),
+                   [](const Candidate& a, const Candidate& b) {
+                     if (a.open() != b.open()) return a.open();
+                     return a.seconds() < b.seconds();
+                   });
+  const auto taken = std::find_if(found.candidates.begin(), found.candidates.end(),
+                                  [&](const Candidate& one) { return one.name == takes; });
+  found.taken = static_cast<std::size_t>(taken - found.candidates.begin());
+  return found;
+}
+
+}  // namespace pith_explain

@@ -1,0 +1,170 @@
+// pith-explain: what every algorithm would cost for a call, which one the library takes, and why.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <fstream>
+
+#include "answer.hpp"
+#include "report.hpp"
+
+namespace {
+
+using namespace pith_explain;
+using pith::Code;
+using pith::Error;
+using pith::Expected;
+
+// As given on the command line.
+struct Options {
+  std::string collective = "allreduce";
+  std::string bytes = "4M";
+  std::string table;
+  int ranks = 8;
+  int hosts = 1;
+  std::string link;
+  double alpha = NAN;  // not given
+  double beta = NAN;
+  double gamma = NAN;
+  bool views = false;
+  bool oversubscribed = false;
+  bool devices = false;
+  std::string compress;
+  std::string svg;
+  bool json = false;
+};
+
+void add_options(CLI::App& app, Options& options) {
+  const CLI::AsNumberWithUnit seconds(
+      std::map<std::string, double>{{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}});
+  app.add_option("--collective", options.collective, "as in PITH_ALGO")->capture_default_str();
+  app.add_option("--bytes", options.bytes, "of the vector, or of each rank's block: 64K, 4M")
+      ->capture_default_str();
+  app.add_option("--table", options.table, "LO:HI: sizes from LO to HI, each twice the last");
+  app.add_option("--ranks", options.ranks)->check(CLI::Range(2, 65536))->capture_default_str();
+  app.add_option("--hosts", options.hosts, "that the ranks are spread over evenly")
+      ->check(CLI::Range(1, 65536))
+      ->capture_default_str();
+  app.add_option("--link", options.link,
+                 "shm, 10g (default), 1g or 100m, and perhaps a delay: 1g,+5ms");
+  app.add_option("--alpha", options.alpha, "a message's latency, instead of the link's: 10us")
+      ->transform(seconds)
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--beta", options.beta, "seconds a byte on the wire, instead of the link's: 1e-9")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--gamma", options.gamma, "seconds a byte of a reduction")
+      ->check(CLI::NonNegativeNumber);
+  app.add_flag("--views", options.views,
+               "ranks reach each other's memory; costs are still those of messages");
+  app.add_flag("--oversubscribed", options.oversubscribed, "a host has more ranks than cores");
+  app.add_flag("--devices", options.devices, "every rank uses a CUDA device");
+  app.add_option("--compress", options.compress, "a spec as topk:density=0.01: its forms, too");
+  app.add_option("--svg", options.svg, "writes a picture of cost by size to this file");
+  app.add_flag("--json", options.json, "prints JSON instead of text");
+}
+
+Error wrong(std::string_view flag, std::string_view value, std::string_view expected) {
+  return {Code::invalid_argument, fmt::format("{} is {}, expected {}", flag, value, expected)};
+}
+
+Error read_link(const Options& options, Question& question) {
+  const Expected<Link> link = parse_link("--link", options.link.empty() ? "10g" : options.link);
+  if (!link) return link.error();
+  question.link = link->cost;
+  question.views = options.views || link->shared_memory;
+  if (!std::isnan(options.alpha)) question.link.alpha = options.alpha;
+  if (!std::isnan(options.beta)) question.link.beta = options.beta;
+  if (!std::isnan(options.gamma)) question.link.gamma = options.gamma;
+  if (question.views && options.hosts > 1) {
+    return wrong("--hosts", std::to_string(options.hosts),
+                 fmt::format("1 with {}", options.views ? "--views" : "--link shm"));
+  }
+  return {};
+}
+
+Error read_compression(const Options& options, Question& question) {
+  if (options.compress.empty()) return {};
+  if (question.collective != pith::Collective::allreduce) {
+    return wrong("--collective", options.collective, "allreduce with --compress");
+  }
+  const Expected<pith::Spec> spec = pith::Spec::parse(options.compress);
+  if (!spec) return spec.error();
+  question.compress = *spec;
+  return {};
+}
+
+Error read(const Options& options, Question& question) {
+  const auto collective = parse_collective("--collective", options.collective);
+  if (!collective) return collective.error();
+  const Expected<std::size_t> bytes = parse_size("--bytes", options.bytes);
+  if (!bytes) return bytes.error();
+  question.collective = *collective;
+  question.bytes = *bytes;
+  question.ranks = options.ranks;
+  question.hosts = options.hosts;
+  question.oversubscribed = options.oversubscribed;
+  question.devices = options.devices;
+  if (options.hosts > options.ranks) {
+    return wrong("--hosts", std::to_string(options.hosts),
+                 fmt::format("at most --ranks, {}", options.ranks));
+  }
+  if (Error error = read_link(options, question)) return error;
+  return read_compression(options, question);
+}
+
+std::vector<SizedAnswer> answers_of(Question question, const pith::Model& model, Sizes sizes) {
+  std::vector<SizedAnswer> answers;
+  for (const std::size_t bytes : doubled(sizes)) {
+    question.bytes = bytes;
+    answers.push_back({bytes, answer(question, model)});
+  }
+  return answers;
+}
+
+Error write_file(const std::string& path, const std::string& content) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << content;
+  if (file.flush()) return {};
+  return {Code::system, fmt::format("--svg is {}, which cannot be written", path)};
+}
+
+Error run(const Options& options) {
+  Question question;
+  if (Error error = read(options, question)) return error;
+  const auto model = model_of(question);
+  if (!model) return model.error();
+  const bool by_size = !options.table.empty();
+  const Expected<Sizes> sizes = parse_sizes("--table", by_size ? options.table : "8:64M");
+  if (!sizes) return sizes.error();
+  const Sizes printed = by_size ? *sizes : Sizes{question.bytes, question.bytes};
+  const std::vector<SizedAnswer> answers = answers_of(question, **model, printed);
+  if (!options.svg.empty()) {
+    const std::string picture = svg(question, answers_of(question, **model, *sizes));
+    if (Error error = write_file(options.svg, picture)) return error;
+  }
+  if (options.json) {
+    fmt::print("{}", json(question, answers));
+  } else if (by_size) {
+    fmt::print("{}\n{}", heading(question), table(answers));
+  } else {
+    fmt::print("{}", text(question, answers.front().answer));
+  }
+  return {};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app(
+      "What every algorithm would cost for a call by its cost function, which one the library\n"
+      "takes, and why not the others. PITH_ALGO and other settings count as in a program. Links "
+      "are\n"
+      "ideal: what the library's rules know beyond that (caches, queues of switches, ranks that\n"
+      "share cores) is not in the costs.");
+  Options options;
+  add_options(app, options);
+  CLI11_PARSE(app, argc, argv);
+  const Error error = run(options);
+  if (error) fmt::print(stderr, "pith-explain: {}\n", error.message());
+  return error ? 1 : 0;
+}
