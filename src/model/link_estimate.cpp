@@ -160,6 +160,7 @@ void LinkEstimate::restore(const Estimated& alpha, const Estimated& beta) {
   alpha_ = std::clamp(alpha.value, least_alpha, most_alpha);
   beta_ = std::clamp(beta.value, least_beta, most_beta);
   information_ = {certainty(alpha), 0, certainty(beta)};
+  restored_ = true;
 }
 
 }  // namespace pith

@@ -49,6 +49,8 @@ class LinkEstimate {
   // Of the transfer without its noise.
   Estimated seconds(std::size_t bytes) const;
   std::uint64_t samples() const { return samples_; }
+  // By samples or by an earlier run's; else all is nominal.
+  bool learnt() const { return samples_ > 0 || restored_; }
   // How many steps were noticed.
   std::uint64_t steps() const { return steps_; }
   // Begins with what an earlier run learnt, as a guess that some samples overrule.
@@ -96,6 +98,7 @@ class LinkEstimate {
   std::array<Sample, recent_count> recent_;
   std::uint64_t samples_ = 0;
   std::uint64_t steps_ = 0;
+  bool restored_ = false;
 };
 
 }  // namespace pith

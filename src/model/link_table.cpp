@@ -66,7 +66,7 @@ std::optional<Line> read_line(std::string_view text) {
 }
 
 void append(std::string& text, std::string_view name, const LinkEstimate& estimate) {
-  if (estimate.samples() == 0) return;
+  if (!estimate.learnt()) return;
   const Estimated alpha = estimate.alpha();
   const Estimated beta = estimate.beta();
   fmt::format_to(std::back_inserter(text), "{} {} {} {} {}\n", name, alpha.value, alpha.log_sd,

@@ -41,8 +41,8 @@ class LinkTable {
   // What the cost functions of algorithms take: a link, and how fast sums in this memory are.
   LinkCost cost(const LinkEstimate& link, MemoryKind memory) const;
 
-  // A line for each estimate that has samples: its name, alpha, its log_sd, beta, its log_sd. Not
-  // JSON: nlohmann-json is a dependency of tools and measurements only, and may be missing.
+  // A line for each estimate that is not nominal: its name, alpha, its log_sd, beta, its log_sd.
+  // Not JSON: nlohmann-json is a dependency of tools and measurements only, and may be missing.
   std::string save() const;
   // The lines become guesses of small weight. Names that this table does not have are passed over:
   // another run may have had more hosts. After an error nothing has changed.

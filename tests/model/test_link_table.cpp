@@ -58,6 +58,8 @@ TEST_CASE("another run begins with what was saved", "[link_table]") {
   CHECK(next.path(0).alpha().value == nominal::wire.alpha);
   LinkEstimate& decode = next.work(WorkKind::decode, MemoryKind::cuda);
   CHECK(decode.alpha().value == table.work(WorkKind::decode, MemoryKind::cuda).alpha().value);
+  // A run without traffic forgets nothing.
+  CHECK_THAT(next.save(), ContainsSubstring("\npath/2 "));
   // A guess, which ten samples overrule.
   CHECK(decode.beta().log_sd >= 0.5);
   learn(decode, 18e-6, 0.15e-9, 10);
