@@ -39,6 +39,8 @@ class CallNumbers {
   // Any thread.
   std::uint32_t next() const { return next_.load(std::memory_order_relaxed); }
   EpochGate& gate() { return gate_; }
+  // The version of parameters that the last call with a number has.
+  std::uint32_t epoch() const { return epoch_; }
 
   // Takes the number of a call by its kind.
   template <class Args>
