@@ -61,6 +61,7 @@ constexpr Extent extent_of(Collective collective, int ranks) {
 struct Tuning {
   std::size_t chunk_bytes = std::size_t{64} << 10;
   int lanes = 4;                // chunks of one sequence that are in flight at once
+  std::uint32_t epoch = 0;      // version of the agreed parameters by which is chosen
   double start_bytes = 25'000;  // alpha / beta: bytes that take as long as starting a message
 };
 

@@ -1,35 +1,53 @@
 // The numbers of a communicator's calls. Every rank counts them in the same order, so that a
-// message finds the call to which it belongs. Used by the thread that issues the calls.
+// message finds the call to which it belongs. With its number a call gets the parameters by which
+// it is chosen for. Used by the thread that issues the calls.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <utility>
 #include <variant>
 
 #include "collectives/call_args.hpp"
 #include "comm/pair_numbers.hpp"
+#include "control/epoch_gate.hpp"
 #include "core/call_number.hpp"
+#include "core/process_fence.hpp"
 
 namespace pith {
 
 class CallNumbers {
  public:
-  explicit CallNumbers(std::size_t ranks) : pairs_(ranks) {}
+  // `wait`: called where other parameters may hold from this call on; returns once the gate lets it
+  // pass, or no call succeeds any more.
+  CallNumbers(std::size_t ranks, std::function<void(std::uint32_t number)> wait)
+      : pairs_(ranks), wait_(std::move(wait)) {}
 
   // Only one thread at a time writes the counter, so no locked operation is needed.
   std::uint32_t take() {
     const std::uint32_t number = next_.load(std::memory_order_relaxed);
+    if (gate_.stops(number)) [[unlikely]] {
+      wait_(number);
+      epoch_ = gate_.parameters()->version;
+    }
     next_.store(next_number(number), std::memory_order_relaxed);
+    fenced_from_elsewhere();
     return number;
   }
   // Any thread.
   std::uint32_t next() const { return next_.load(std::memory_order_relaxed); }
+  EpochGate& gate() { return gate_; }
+  // The version of parameters that the last call with a number has.
+  std::uint32_t epoch() const { return epoch_; }
 
   // Takes the number of a call by its kind.
   template <class Args>
-  std::uint32_t take_for(const Args&) {
-    return take();
+  std::uint32_t take_for(Args& args) {
+    const std::uint32_t number = take();
+    args.tuning.epoch = epoch_;
+    return number;
   }
   // Point-to-point messages take no call number: other ranks may know nothing of them.
   std::uint32_t take_for(PairArgs& args) {
@@ -42,7 +60,10 @@ class CallNumbers {
 
  private:
   std::atomic<std::uint32_t> next_{1};
+  EpochGate gate_{next_};
+  std::uint32_t epoch_ = 0;
   PairNumbers pairs_;
+  const std::function<void(std::uint32_t)> wait_;
 };
 
 }  // namespace pith

@@ -1,8 +1,13 @@
 #include "comm/call_runner.hpp"
 
+#include <fmt/format.h>
+
 #include <cstring>
 
+#include "core/clock.hpp"
 #include "core/float_mode.hpp"
+#include "core/log.hpp"
+#include "core/pause.hpp"
 
 namespace pith {
 
@@ -36,7 +41,8 @@ CallRunner::CallRunner(Links& links, CallsUnderWay& calls, CallRecorder& recorde
     : links_(links),
       calls_(calls),
       revocation_(revocation),
-      numbers_(static_cast<std::size_t>(links.size())),
+      numbers_(static_cast<std::size_t>(links.size()),
+               [this](std::uint32_t number) { wait_for_epoch(number); }),
       tasks_(links),
       journal_(links, recorder) {}
 
@@ -86,6 +92,36 @@ Error CallRunner::run_to_end(Args& args) {
 template Error CallRunner::run_to_end(CollectiveArgs& args);
 template Error CallRunner::run_to_end(CompressedArgs& args);
 template Error CallRunner::run_to_end(PairArgs& args);
+
+// Calls that were issued before may need this thread to get on.
+void CallRunner::wait_for_epoch(std::uint32_t number) {
+  const FloatMode mode;
+  Engine& engine = links_.engine();
+  EpochGate& gate = numbers_.gate();
+  const std::uint64_t since_ns = monotonic_ns();
+  EpochGate::Passage passage = gate.pass(number);
+  if (passage == EpochGate::Passage::open) return;
+  for (unsigned idle = 0; passage == EpochGate::Passage::waits && !revocation_.is_revoked();) {
+    ++idle;
+    if (engine.try_own()) {
+      if (engine.progress()) idle = 0;
+      engine.disown();
+    }
+    pause(idle);
+    passage = gate.pass(number);
+  }
+  if (passage == EpochGate::Passage::barred) return refuse_from_now_on(gate.barred());
+  log(LogLevel::info, fmt::format("rank {} waited {:.3f} ms before call {} for news of its "
+                                  "parameters; {} calls have so far",
+                                  links_.rank(), double(monotonic_ns() - since_ns) / 1e6, number,
+                                  gate.counts().waited));
+}
+
+void CallRunner::refuse_from_now_on(const Error& error) {
+  links_.engine().own();
+  revocation_.revoke(error);
+  links_.engine().disown();
+}
 
 Error CallRunner::run_alone(const CollectiveArgs& args) {
   if (args.recv.data != args.send.data && args.send.size > 0) {

@@ -5,8 +5,8 @@
 namespace pith {
 
 ControlEvents::ControlEvents(Links& links, CallRecorder& recorder, RevocationState& revocation,
-                             const PairWindows& windows)
-    : recorder_(recorder), revocation_(revocation), watch_(links, recorder, windows) {
+                             const PairWindows& windows, EpochGate& gate)
+    : recorder_(recorder), revocation_(revocation), gate_(gate), watch_(links, recorder, windows) {
   recorder_.tell_time(monotonic_ns());
 }
 

@@ -9,13 +9,14 @@
 #include "comm/revocation/revocation_state.hpp"
 #include "control/call_recorder.hpp"
 #include "control/comm_watcher.hpp"
+#include "control/epoch_gate.hpp"
 
 namespace pith {
 
 class ControlEvents final : public CommWatcher {
  public:
   ControlEvents(Links& links, CallRecorder& recorder, RevocationState& revocation,
-                const PairWindows& windows);
+                const PairWindows& windows, EpochGate& gate);
 
   void on_revoked(const Error& error) override { revocation_.hear(error); }
   void on_dead(const Error& error) override { revocation_.hear_of_death(error); }
@@ -25,10 +26,12 @@ class ControlEvents final : public CommWatcher {
   Error refusal_of(std::uint32_t number) override { return revocation_.refusal_of(number); }
   std::optional<Stall> look(std::uint64_t now_ns) override;
   void on_stalled(const Stall& stall) override { watch_.tell(stall); }
+  EpochGate* epoch_gate() override { return &gate_; }
 
  private:
   CallRecorder& recorder_;
   RevocationState& revocation_;
+  EpochGate& gate_;
   CallWatch watch_;
 };
 

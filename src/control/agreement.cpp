@@ -16,8 +16,10 @@ namespace {
 constexpr double missing_lead_s = 0.5;
 constexpr std::uint64_t missing_again_ns = 300'000'000;
 
-Error too_late() {
-  return {Code::remote, "this has been decided so long ago that nobody knows how"};
+GatherResult not_known(const Error& why) { return {why, {}, {}, false}; }
+
+GatherResult too_late() {
+  return not_known({Code::remote, "this has been decided so long ago that nobody knows how"});
 }
 
 // A participant that another one does not name is not waited for: it may have stopped. That they
@@ -37,9 +39,9 @@ void Agreement::gather(Contribution own, Done done, CallNote call) {
   Pending pending{std::move(own), std::move(done), context_.now_ns, std::move(call)};
   // It may have been decided without this rank.
   if (const std::string* known = results_.find(key)) return deliver(pending, *known);
-  if (results_.was_dropped(key)) return end(pending, {too_late(), {}, {}});
+  if (results_.was_dropped(key)) return end(pending, too_late());
   if (context_.membership.is_dead(context_.options.rank))
-    return end(pending, {unreachable_self(), {}, {}});
+    return end(pending, not_known(unreachable_self()));
   tree_.send_up(contribution_message((pending_[key] = std::move(pending)).own));
 }
 
@@ -70,7 +72,7 @@ void Agreement::end(Pending& pending, GatherResult result) {
 }
 
 Agreement::AllPending::iterator Agreement::refuse(AllPending::iterator entry, const Error& error) {
-  end(entry->second, {error, {}, {}});
+  end(entry->second, not_known(error));
   return pending_.erase(entry);
 }
 
@@ -129,7 +131,7 @@ void Agreement::hear_contribution(Unpacker& in, const std::string& whole, int fr
     return;
   }
   if (results_.was_dropped(heard.key)) {
-    return tree_.send(from, result_message(heard.key, {too_late(), {}, {}}));
+    return tree_.send(from, result_message(heard.key, too_late()));
   }
   if (!in.whole() || revocation_.tell_if_over(heard.key.comm, from)) return;
   Collecting& collecting = collecting_[heard.key];

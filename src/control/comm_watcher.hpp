@@ -14,6 +14,8 @@ namespace pith {
 // Identifies a communicator within the job.
 using CommKey = std::uint64_t;
 
+class EpochGate;
+
 // A call that makes no progress.
 struct Stall {
   CallNote call;
@@ -23,7 +25,7 @@ struct Stall {
 };
 using Stalls = std::map<CommKey, Stall>;
 
-// No function may block. All but find_call and refusal_of may use the control plane.
+// No function may block. All but find_call, refusal_of and epoch_gate may use the control plane.
 class CommWatcher {
  public:
   // Called once: no operation can succeed any more. The error's rank is one of the communicator.
@@ -40,6 +42,8 @@ class CommWatcher {
   virtual std::optional<Stall> look(std::uint64_t now_ns) = 0;
   // The stall has lasted long enough for a line in the log.
   virtual void on_stalled(const Stall& stall) = 0;
+  // Through it parameters change while calls run. Null: the communicator's never do.
+  virtual EpochGate* epoch_gate() { return nullptr; }
 
  protected:
   ~CommWatcher() = default;

@@ -90,7 +90,7 @@ std::string result_message(const GatherKey& key, const GatherResult& result) {
   Packer packer = message(MessageKind::result);
   pack(packer, key);
   pack(packer, result.error);
-  packer.numbers(result.dead);
+  packer.value(static_cast<std::uint8_t>(result.agreed)).numbers(result.dead);
   packer.value(static_cast<std::uint32_t>(result.blobs.size()));
   for (const auto& [rank, blob] : result.blobs) packer.value(rank).text(blob);
   return packer.take();
@@ -99,6 +99,7 @@ std::string result_message(const GatherKey& key, const GatherResult& result) {
 std::optional<GatherResult> unpack_result(Unpacker& in) {
   GatherResult result;
   result.error = unpack_error(in);
+  result.agreed = in.value<std::uint8_t>() != 0;
   result.dead = in.numbers();
   const auto count = in.value<std::uint32_t>();
   for (std::uint32_t i = 0; i < count && in.whole(); ++i) {
@@ -107,6 +108,21 @@ std::optional<GatherResult> unpack_result(Unpacker& in) {
   }
   if (!in.whole()) return std::nullopt;
   return result;
+}
+
+std::string proposal_message(const Proposal& proposal) {
+  Packer packer = message(MessageKind::proposal);
+  packer.value(proposal.comm).value(proposal.version).value(proposal.first);
+  return packer.text(proposal.blob).take();
+}
+
+Proposal unpack_proposal(Unpacker& in) {
+  Proposal proposal;
+  proposal.comm = in.value<CommKey>();
+  proposal.version = in.value<std::uint32_t>();
+  proposal.first = in.value<std::uint32_t>();
+  proposal.blob = in.text();
+  return proposal;
 }
 
 std::string stall_message(const StallReport& report) {

@@ -22,6 +22,7 @@ enum class MessageKind : std::uint8_t {
   released,
   over,
   revoked,
+  proposal,  // of parameters
   // Up to the root.
   contribution,
   stall,
@@ -55,11 +56,12 @@ enum class GatherNeed {
   live,  // those participants that live and still hold the communicator
 };
 
-// The same for all participants.
+// The same for all participants, where it is agreed.
 struct GatherResult {
   Error error;
   std::vector<int> dead;             // ranks of the job that were dead when it was decided
   std::map<int, std::string> blobs;  // by rank of the job
+  bool agreed = true;                // else the error is why this rank does not know the result
 };
 
 // What one rank contributes to an agreement.
@@ -68,6 +70,14 @@ struct Contribution {
   GatherNeed need = GatherNeed::all;
   std::vector<int> participants;
   int rank = -1;
+  std::string blob;
+};
+
+// Parameters that a communicator is to have from call `first` on.
+struct Proposal {
+  CommKey comm = 0;
+  std::uint32_t version = 0;
+  std::uint32_t first = 0;
   std::string blob;
 };
 
@@ -97,6 +107,8 @@ Contribution unpack_contribution(Unpacker& in);
 std::string result_message(const GatherKey& key, const GatherResult& result);
 // Reads what follows the key; empty for a truncated message.
 std::optional<GatherResult> unpack_result(Unpacker& in);
+std::string proposal_message(const Proposal& proposal);
+Proposal unpack_proposal(Unpacker& in);
 std::string stall_message(const StallReport& report);
 StallReport unpack_stall(Unpacker& in);
 

@@ -194,6 +194,12 @@ void ControlNode::suspect(CommKey comm, const CallNote& call) {
   ControlThread::instance().wake();
 }
 
+bool ControlNode::propose(CommKey comm, const std::string& blob, std::uint32_t ahead) {
+  const bool proposed = plane_.propose(comm, blob, ahead);
+  ControlThread::instance().wake();
+  return proposed;
+}
+
 void ControlNode::gather(const GatherKey& key, ControlPlane::Need need,
                          const std::vector<int>& participants, std::string blob,
                          ControlPlane::Done done, CallNote call) {

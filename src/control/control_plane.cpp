@@ -33,6 +33,7 @@ ControlPlane::ControlPlane(const ControlOptions& options, ControlWire& wire)
       watchers_(options.rank),
       revocation_(context_, tree_),
       agreement_(context_, tree_, revocation_, watchers_),
+      epochs_(context_, tree_, revocation_, watchers_, agreement_),
       parent_watch_(context_, tree_, revocation_, watchers_, agreement_),
       stall_watch_(context_, tree_, revocation_, watchers_, agreement_, parent_watch_) {}
 
@@ -73,19 +74,11 @@ void ControlPlane::refresh_tree() {
   agreement_.contribute_again();
 }
 
-void ControlPlane::hear_hello(Unpacker& in, int from) {
-  if (from <= context_.options.rank) return;
-  tree_.add_child(from);
-  hear_facts(in, from);
-  tree_.send(from, all_facts(MessageKind::facts));
-  agreement_.roll().tell(from);
-  tree_.tell_of_leaving(from);
-}
-
 std::string ControlPlane::all_facts(MessageKind kind) const {
   Packer packer = message(kind);
   context_.membership.pack(packer);
   revocation_.pack(packer);
+  epochs_.pack(packer);
   return packer.take();
 }
 
@@ -99,6 +92,7 @@ void ControlPlane::hear_facts(Unpacker& in, int from) {
   const std::vector<int> ended = in.numbers();
   for (const int rank : left) note_left(rank, contains(ended, rank), from);
   revocation_.hear(in, from);
+  epochs_.hear(in, from);
 }
 
 void ControlPlane::note_dead(int rank, std::string_view how, int from) {
@@ -127,6 +121,7 @@ void ControlPlane::note_left(int rank, bool ended, int from) {
 void ControlPlane::note_over(CommKey comm, int from) {
   if (!revocation_.end(comm, from)) return;
   agreement_.forget(comm);
+  epochs_.forget(comm);
   stall_watch_.forget(comm);
 }
 
@@ -156,6 +151,7 @@ void ControlPlane::on_hung_up(int rank) {
 void ControlPlane::add(CommKey comm, std::vector<int> members, CommWatcher& watcher) {
   const std::lock_guard lock(mutex_);
   watchers_.add(comm, std::move(members), watcher);
+  epochs_.on_added(comm);
 }
 
 void ControlPlane::remove(CommKey comm, const std::vector<int>& members) {
@@ -185,11 +181,17 @@ void ControlPlane::gather(const GatherKey& key, Need need, const std::vector<int
                     std::move(done), std::move(call));
 }
 
+bool ControlPlane::propose(CommKey comm, const std::string& blob, std::uint32_t ahead) {
+  const std::lock_guard lock(mutex_);
+  return context_.started && epochs_.propose(comm, blob, ahead);
+}
+
 std::vector<CommKey> ControlPlane::remembered() const {
   const std::lock_guard lock(mutex_);
   std::set<CommKey> known;
   revocation_.add_known(known);
   agreement_.add_known(known);
+  epochs_.add_known(known);
   stall_watch_.add_known(known);
   for (const auto& [comm, member] : watchers_.all()) known.insert(comm);
   return {known.begin(), known.end()};
@@ -215,7 +217,12 @@ void ControlPlane::hear(int from, std::string_view text) {
   const std::string whole(text);
   switch (kind) {
     case MessageKind::hello:
-      return hear_hello(in, from);
+      if (from <= context_.options.rank) return;
+      tree_.add_child(from);
+      hear_facts(in, from);
+      tree_.send(from, all_facts(MessageKind::facts));
+      agreement_.roll().tell(from);
+      return tree_.tell_of_leaving(from);
     case MessageKind::facts:
       return hear_facts(in, from);
     case MessageKind::dead: {
@@ -237,6 +244,8 @@ void ControlPlane::hear(int from, std::string_view text) {
     }
     case MessageKind::revoked:
       return revocation_.hear_revoked(in, from);
+    case MessageKind::proposal:
+      return epochs_.hear_proposal(in, from);
     case MessageKind::contribution:
       return agreement_.hear_contribution(in, whole, from);
     case MessageKind::result:
@@ -300,6 +309,7 @@ void ControlPlane::turn(std::uint64_t now_ns) {
       for (const auto& [rank, how] : context_.membership.overdue(now_ns)) note_dead(rank, how, -1);
       tree_.probe_late_children();
       agreement_.decide_all();
+      epochs_.turn();
       for (const CommKey comm : revocation_.find_over()) note_over(comm, -1);
       stall_watch_.turn(stalls);
       watch_parent(stalls);

@@ -24,6 +24,7 @@
 #include "control/control_messages.hpp"
 #include "control/control_tree.hpp"
 #include "control/control_wire.hpp"
+#include "control/epochs.hpp"
 #include "control/parent_watch.hpp"
 #include "control/revocation.hpp"
 #include "control/stall_watch.hpp"
@@ -72,6 +73,12 @@ class ControlPlane final : public ControlHandler {
   void gather(const GatherKey& key, Need need, const std::vector<int>& participants,
               std::string blob, Done done, CallNote call = {});
 
+  // At the member of rank 0: proposes parameters to all members. They have them from a call on that
+  // is about a second ahead, or, where one cannot, nobody has. `ahead`: calls instead, if not 0.
+  // False: a change is open or not yet reached, this rank does not hold the communicator, or it is
+  // not known yet how fast its calls come.
+  bool propose(CommKey comm, const std::string& blob, std::uint32_t ahead = 0);
+
   // Ranks of the job whose process or host is gone, as far as this rank knows: the dead, and those
   // that left because their process ended.
   std::vector<int> dead() const {
@@ -106,7 +113,6 @@ class ControlPlane final : public ControlHandler {
 
  private:
   void hear(int from, std::string_view text);
-  void hear_hello(Unpacker& in, int from);
   void hear_facts(Unpacker& in, int from);
   std::string all_facts(MessageKind kind) const;
   void note_dead(int rank, std::string_view how, int from);
@@ -122,6 +128,7 @@ class ControlPlane final : public ControlHandler {
   Watchers watchers_;
   Revocation revocation_;
   Agreement agreement_;
+  Epochs epochs_;
   ParentWatch parent_watch_;
   StallWatch stall_watch_;
 };

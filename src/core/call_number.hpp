@@ -18,6 +18,15 @@ constexpr std::uint32_t next_number(std::uint32_t number) {
   return number == call_numbers ? 1 : number + 1;
 }
 
+// How many calls after `from` the call `to` is.
+constexpr std::uint32_t calls_between(std::uint32_t from, std::uint32_t to) {
+  return to >= from ? to - from : to + (call_numbers - from);
+}
+
+constexpr std::uint32_t number_after(std::uint32_t number, std::uint32_t calls) {
+  return call_number(std::uint64_t{number} + calls);
+}
+
 // Captured calls have a number range of their own.
 constexpr bool is_captured(std::uint32_t number) { return number > call_numbers; }
 

@@ -49,7 +49,12 @@ void StreamExecution::decide(StreamCall& call) {
   if (choice.candidate()) tensor = *choice.candidate();
   if (std::shared_ptr<Compressor> compressor = choice.take()) {
     tensor.device = call.on_device ? &device_.compute() : nullptr;
-    call.keep(CompressedArgs{std::span(&tensor, 1), host_.links.model().tuning()});
+    Tuning tuning = host_.links.model().tuning();
+    // As it was when the number was taken.
+    if (const auto* dense = std::get_if<CollectiveArgs>(&call.args)) {
+      tuning.epoch = dense->tuning.epoch;
+    }
+    call.keep(CompressedArgs{std::span(&tensor, 1), tuning});
     std::vector claimed{std::move(compressor)};
     call.held = HeldCompressors(std::move(claimed));
   }

@@ -21,7 +21,7 @@ namespace pith::test {
 class ControlWorld;
 
 // A communicator of one rank: remembers what it was told.
-class RecordingWatcher final : public CommWatcher {
+class RecordingWatcher : public CommWatcher {
  public:
   std::vector<Error> revoked;
   std::vector<Error> dead;

@@ -1,9 +1,11 @@
 // What other ranks say to the control plane: to a root, and to a rank between the root and others.
 #include <array>
+#include <atomic>
 #include <deque>
 #include <memory>
 
 #include "control/control_plane.hpp"
+#include "control/epoch_gate.hpp"
 #include "fuzz_target.hpp"
 
 namespace pith::fuzz {
@@ -30,7 +32,7 @@ class Wire final : public ControlWire {
 
 class Watcher final : public CommWatcher {
  public:
-  explicit Watcher(int rank) : rank_(rank) {}
+  explicit Watcher(int rank) : rank_(rank), next_(rank == 2 ? 200 : 5) {}
   void on_revoked(const Error& error) override { expect(static_cast<bool>(error)); }
   void on_dead(const Error& error) override { expect(static_cast<bool>(error)); }
   std::optional<CallNote> find_call(std::uint32_t number) override {
@@ -40,9 +42,12 @@ class Watcher final : public CommWatcher {
   Error refusal_of(std::uint32_t) override { return {}; }
   std::optional<Stall> look(std::uint64_t) override { return Stall{*find_call(1), 0.5, 1 - rank_}; }
   void on_stalled(const Stall&) override {}
+  EpochGate* epoch_gate() override { return &gate_; }
 
  private:
   const int rank_;
+  std::atomic<std::uint32_t> next_;
+  EpochGate gate_{next_};
 };
 
 // One rank with a communicator, in the middle of an agreement.
@@ -107,10 +112,14 @@ class Conversation {
       }
     }
     settle();
+    plane(0).propose(comm, "parameters", 100);  // which rank 2 refuses
+    settle();
     plane(4).revoke(comm, Error(Code::remote, "rank 4 gave up", 4));
     plane(3).remove(comm, {0, 1, 2, 3, 4});
     plane(2).try_to_leave();
     settle();
+    plane(0).propose(comm, "others", 300);
+    pass_on(0);
     dead_ = 0;
     for (int rank = 1; rank < ranks; ++rank) plane(rank).on_lost(0, "its process has ended");
     settle();
