@@ -43,9 +43,10 @@ class MessageHeap : public SlotOwner {
     std::uint64_t size_class = 0;
     std::memcpy(&size_class, buffer - prefix, sizeof size_class);
     const std::size_t bytes = bytes_of(size_class);
-    if (size_class <= pooled_class_max && idle_ + bytes <= kept_bytes_max) {
+    const bool is_kept = size_class <= pooled_class_max && idle_ + bytes <= kept_bytes_max;
+    if (is_kept && keep(size_class, buffer)) {
       idle_ += bytes;
-      return free_[size_class].push_back(buffer);
+      return;
     }
     bytes_ -= bytes;
     ::operator delete(buffer - prefix);
@@ -62,6 +63,16 @@ class MessageHeap : public SlotOwner {
   }
 
  private:
+  // A message whose buffer is given back has been received, so that must not fail.
+  bool keep(std::size_t size_class, std::byte* buffer) noexcept {
+    try {
+      free_[size_class].push_back(buffer);
+      return true;
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
+  }
+
   static constexpr std::size_t prefix = 64;
   static constexpr std::size_t least = 64;
   // 4 MiB. Longer messages take so long that an allocation is nothing to them, and one early

@@ -13,7 +13,8 @@ UcxInbox::Held& held_of(std::uint64_t name) { return *reinterpret_cast<UcxInbox:
 UcxInbox::Held& UcxInbox::hold(const UcxArrival& arrival) {
   if (spare_.empty()) {
     all_.push_back(std::make_unique<Held>());
-    spare_.reserve(all_.capacity());
+    // A receive that meets an announced message must not fail for want of memory: see fetch().
+    for (auto* list : {&spare_, &announced_, &wanted_}) list->reserve(all_.capacity());
     spare_.push_back(all_.back().get());
   }
   Held& held = *spare_.back();
