@@ -144,6 +144,42 @@ class PithInfo(unittest.TestCase):
         unknown = run("all_reduce_perf", "--compress", "nothing").stderr
         self.assertIn("expected one of " + ", ".join(listed), unknown)
 
+    def links(self, *arguments, **variables):
+        """The printed rows by link, and the lines of the saved table by name."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "links"
+            done = run("pith-info", "--links", *arguments, "--save", str(path), **variables)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            title, *saved = path.read_text(encoding="utf-8").splitlines()
+        self.assertEqual(title, "pith links 1")
+        rows = {line.split()[0]: line for line in done.stdout.splitlines()[1:]}
+        saved = {name: list(map(float, values)) for name, *values in map(str.split, saved)}
+        self.assertEqual(set(rows), set(saved))
+        for alpha, alpha_sd, beta, beta_sd in saved.values():
+            self.assertTrue(0 < alpha < 10 and 0 < beta < 1e-3, saved)
+            self.assertTrue(alpha_sd > 0 and beta_sd > 0, saved)  # how large, the load decides
+        return rows, saved
+
+    def test_links_in_shared_memory(self):
+        rows, _ = self.links("--ranks", "2", PITH_TRANSPORT="shm")
+        self.assertEqual(set(rows), {"views", "copies", "messages", "reduce/host"})
+        self.assertRegex(rows["views"], r"^views +[\d.e]+ .*% .*% .* \d+  ranks 0 \(.*\) and 1 \(")
+
+    def test_links_between_ranks_apart(self):
+        rows, _ = self.links("--ranks", "3", PITH_TRANSPORT="tcp")
+        self.assertEqual(set(rows), {"path/0", "path/1", "path/2", "reduce/host"})
+        for name, first, second in (("path/0", 0, 1), ("path/1", 0, 2), ("path/2", 1, 2)):
+            self.assertRegex(rows[name], rf"ranks {first} \(.*\) and {second} \(")
+
+    def test_links_mistakes(self):
+        for arguments, words in (([], "no launcher has said which rank this is"),
+                                 (["--ranks", "2", "--save", "/nowhere/at/all"],
+                                  "/nowhere/at/all cannot be written")):
+            done = run("pith-info", "--links", *arguments)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(words, done.stderr)
+        self.assertNotEqual(run("pith-info", "--save", "links").returncode, 0)
+
     def test_plain_is_all_of_it(self):
         done = run("pith-info", PITH_LANES="4", PITH_TRANSPROT="tcp", PITH_IFNAME="lo")
         self.assertEqual(done.returncode, 0, done.stderr)

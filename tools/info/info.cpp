@@ -6,6 +6,7 @@
 
 #include "collectives/algorithm.hpp"
 #include "compress/scheme.hpp"
+#include "links.hpp"
 #include "settings/settings.hpp"
 #include "settings/settings_origin.hpp"
 #include "settings/transport_rule.hpp"
@@ -94,13 +95,23 @@ int main(int argc, char** argv) {
   bool transports = false;
   bool topology = false;
   bool interfaces = false;
+  bool links = false;
+  pith_info::LinkOptions link_options;
   app.add_flag("--settings", settings, "every setting with value, origin and meaning");
   app.add_flag("--algorithms", algorithms, "every algorithm, as PITH_ALGO takes it");
   app.add_flag("--schemes", schemes, "every compression scheme, as pithCompressorCreate takes it");
   app.add_flag("--transports", transports, "every transport, and why it is or is not usable");
   app.add_flag("--topology", topology, "sockets, NUMA nodes, shared caches, CPUs to be used");
   app.add_flag("--interfaces", interfaces, "network interfaces, and where a rank would listen");
+  CLI::Option* measured = app.add_flag(
+      "--links", links, "measures the links between this job's ranks; a launcher starts them");
+  app.add_option("--ranks", link_options.ranks, "starts so many on this host, for --links")
+      ->needs(measured)
+      ->check(CLI::Range(2, 1024));
+  app.add_option("--save", link_options.save, "writes what --links finds to this file")
+      ->needs(measured);
   CLI11_PARSE(app, argc, argv);
+  if (links) return pith_info::show_links(link_options);
   const bool plain =
       !settings && !algorithms && !schemes && !transports && !topology && !interfaces;
   if (topology || plain) fmt::print("{}", pith_info::topology());
