@@ -3,10 +3,10 @@
 
 #include <CLI/CLI.hpp>
 #include <cmath>
-#include <fstream>
 
 #include "answer.hpp"
 #include "report.hpp"
+#include "tools/files.hpp"
 
 namespace {
 
@@ -121,10 +121,8 @@ std::vector<SizedAnswer> answers_of(Question question, const pith::Model& model,
   return answers;
 }
 
-Error write_file(const std::string& path, const std::string& content) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << content;
-  if (file.flush()) return {};
+Error write(const std::string& path, const std::string& content) {
+  if (pith_tools::write_file(path, content)) return {};
   return {Code::system, fmt::format("--svg is {}, which cannot be written", path)};
 }
 
@@ -140,7 +138,7 @@ Error run(const Options& options) {
   const std::vector<SizedAnswer> answers = answers_of(question, **model, printed);
   if (!options.svg.empty()) {
     const std::string picture = svg(question, answers_of(question, **model, *sizes));
-    if (Error error = write_file(options.svg, picture)) return error;
+    if (Error error = write(options.svg, picture)) return error;
   }
   if (options.json) {
     fmt::print("{}", json(question, answers));

@@ -10,11 +10,11 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <stdexcept>
 #include <system_error>
 
 #include "link_probe.hpp"
+#include "tools/files.hpp"
 
 namespace pith_info {
 
@@ -50,9 +50,8 @@ void print(const ProbedLinks& found) {
 
 void save(const ProbedLinks& found, const std::string& path) {
   if (path.empty()) return;
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << found.table.save();
-  if (!file.flush()) throw std::runtime_error(path + " cannot be written");
+  if (pith_tools::write_file(path, found.table.save())) return;
+  throw std::runtime_error(path + " cannot be written");
 }
 
 void measure(pithComm_t comm, const LinkOptions& options) {

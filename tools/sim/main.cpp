@@ -2,11 +2,10 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <fstream>
-#include <sstream>
 
 #include "outcome.hpp"
 #include "tools/explain/report.hpp"
+#include "tools/files.hpp"
 #include "tools/trace/picture.hpp"
 
 namespace {
@@ -52,12 +51,9 @@ Error wrong(std::string_view flag, std::string_view value, const std::string& ex
 }
 
 Expected<Cluster> cluster_of(const Options& options) {
-  std::ifstream file(options.cluster, std::ios::binary);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) {
-    return Error(Code::system, fmt::format("{} cannot be read, or is empty", options.cluster));
-  }
-  Expected<Cluster> cluster = read_cluster(text.str(), options.cluster);
+  const Expected<std::string> text = pith_tools::read_file(options.cluster);
+  if (!text) return text.error();
+  Expected<Cluster> cluster = read_cluster(*text, options.cluster);
   if (!cluster || options.ranks == 0) return cluster;
   return with_ranks(*cluster, options.ranks);
 }
@@ -100,9 +96,7 @@ Error write_trace(const Options& options, const Cluster& cluster, const Question
   }
   const auto picture = pith_trace::picture_of(std::move(ranks), 1);
   if (!picture) return picture.error();
-  std::ofstream file(options.trace, std::ios::binary | std::ios::trunc);
-  file << pith_trace::chrome_json(*picture);
-  if (file.flush()) return {};
+  if (pith_tools::write_file(options.trace, pith_trace::chrome_json(*picture))) return {};
   return {Code::system, fmt::format("--trace is {}, which cannot be written", options.trace)};
 }
 

@@ -3,11 +3,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <fstream>
-#include <sstream>
 
 #include "picture.hpp"
 #include "simulate.hpp"
+#include "tools/files.hpp"
 
 namespace {
 
@@ -26,19 +25,8 @@ struct Options {
   std::size_t most_messages = 20000;
 };
 
-Expected<std::string> read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) {
-    return Error(Code::system, fmt::format("{} cannot be read, or is empty", path));
-  }
-  return text.str();
-}
-
-Error write_file(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << text;
-  if (file.flush()) return {};
+Error write(const std::string& path, const std::string& text) {
+  if (pith_tools::write_file(path, text)) return {};
   return {Code::system, fmt::format("{} cannot be written", path)};
 }
 
@@ -46,7 +34,7 @@ Expected<std::vector<std::string>> texts_of(const Options& options) {
   if (options.simulated) return simulate(options.simulation);
   std::vector<std::string> texts;
   for (const std::string& path : options.files) {
-    Expected<std::string> text = read_file(path);
+    Expected<std::string> text = pith_tools::read_file(path);
     if (!text) return text.error();
     texts.push_back(std::move(*text));
   }
@@ -105,8 +93,8 @@ Error run(const Options& options) {
   const std::uint32_t call = options.call != 0 ? options.call : widest(calls).number;
   const Expected<Picture> picture = picture_of(std::move(ranks), call);
   if (!picture) return picture.error();
-  if (Error error = write_file(options.out + ".json", chrome_json(*picture))) return error;
-  if (Error error = write_file(options.out + ".svg", svg(*picture, options.most_messages))) {
+  if (Error error = write(options.out + ".json", chrome_json(*picture))) return error;
+  if (Error error = write(options.out + ".svg", svg(*picture, options.most_messages))) {
     return error;
   }
   print_summary(*picture, options);
