@@ -14,9 +14,11 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "collectives/call_args.hpp"
+#include "compress/spec.hpp"
 #include "control/call_note.hpp"
 #include "control/completed_calls.hpp"
 #include "core/operation.hpp"
@@ -104,7 +106,7 @@ class CallRecorder {
     std::atomic<std::uint32_t> tensors{0};  // 0: not compressed, and the fields below are unused
     std::atomic<std::uint64_t> step{0};
     std::atomic<std::uint64_t> scale{0};  // bits of a double
-    std::array<std::atomic<std::uint64_t>, 3> spec{};
+    std::array<std::atomic<std::uint64_t>, std::tuple_size_v<Spec::Packed>> spec{};
   };
   struct MessageEntry {
     std::atomic<std::uint64_t> serial{0};  // counts from 1; 0 while the other fields are being
