@@ -423,7 +423,7 @@ TEST_CASE("calls end though each stream has a copy behind them, and few queues f
   const StubQueues few{.copy_queues = 2};
   pithStubQueues(&few);
   World world(2, GENERATE("allreduce:ring", "allreduce:two_shot"));
-  const Words pinned(count);  // what is in it nobody looks at
+  const Words pinned(4 * count);  // a part for each copy; what is in it nobody looks at
   Words hold(1);
   for (unsigned round = 1; round <= 3; ++round) {
     for (std::size_t r = 0; r < 2; ++r) {
@@ -433,11 +433,12 @@ TEST_CASE("calls end though each stream has a copy behind them, and few queues f
       if (r == 1) OK(cu().wait_value64(rank.stream, hold.at(0), round, kWaitValueGeq));
       REQUIRE(allreduce(rank, rank.send, rank.recv, rank.stream) == pithSuccess);
       REQUIRE(allreduce(rank, rank.other_send, rank.other_recv, rank.other) == pithSuccess);
-      const auto copy_back = [&](const DeviceMemory& from, CUstream stream) {
-        OK(cu().memcpy_async(pinned.at(0), device_address(from.as<void>()), count * 4, stream));
+      const auto copy_back = [&](const DeviceMemory& from, CUstream stream, std::size_t part) {
+        OK(cu().memcpy_async(pinned.at(part * count), device_address(from.as<void>()), count * 4,
+                             stream));
       };
-      copy_back(rank.recv, rank.stream);
-      copy_back(rank.other_recv, rank.other);
+      copy_back(rank.recv, rank.stream, 2 * r);
+      copy_back(rank.other_recv, rank.other, 2 * r + 1);
     }
     hold[0].store(round, std::memory_order_release);
     world.finish();
