@@ -73,6 +73,14 @@ struct Factor {
   bool used = false;
 };
 
+struct Algorithm;
+
+// How a dense call is made, the same on all ranks. Known once the call has its number.
+struct CallPlan {
+  const Algorithm* algorithm = nullptr;
+  bool is_timed = false;  // the call's time is to be learnt from
+};
+
 // The arguments of a dense collective. `count`: elements of send and recv, or of each of their
 // blocks. A buffer that this rank's role does not use is null.
 struct CollectiveArgs {
@@ -84,6 +92,7 @@ struct CollectiveArgs {
   Op op = Op::sum;
   int root = 0;  // the caller's rank; for an algorithm, the place in its Call's order
   Tuning tuning = {};
+  CallPlan plan = {};
   Factor factor = {};
   float divisor = 0;  // avg divides the sum by it; 0: by the number of ranks
 };

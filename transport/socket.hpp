@@ -15,6 +15,7 @@
 
 #include "core/clock.hpp"
 #include "core/error.hpp"
+#include "settings/port_range.hpp"
 
 namespace pith {
 
@@ -45,13 +46,6 @@ class Descriptor {
 struct Address {
   sockaddr_storage storage{};
   socklen_t length = 0;
-};
-
-// 0 to 0: any free port; else the first free one of the range.
-struct PortRange {
-  std::uint16_t first = 0;
-  std::uint16_t last = 0;
-  std::string_view setting = "PITH_PORT_RANGE";  // where it comes from, for errors
 };
 
 // "127.0.0.1:5000" or "[::1]:5000"; numeric only, so that no name server is asked.

@@ -123,14 +123,15 @@ pithResult_t pithCommGetAlgorithm(pithComm_t comm, const char* collective, size_
              check_type(function, type), check_pointer(function, "algorithm", algorithm)})) {
       return error;
     }
-    const Algorithm* chosen = comm->communicator->links().model().algorithm(
-        collective, count * size_of(static_cast<DType>(type)));
-    if (!chosen) {
+    const std::size_t bytes = count * size_of(static_cast<DType>(type));
+    const Communicator& communicator = *comm->communicator;
+    const Algorithm* by_model = communicator.links().model().algorithm(collective, bytes);
+    if (!by_model) {
       return {Code::invalid_argument,
               fmt::format("{}: collective is \"{}\", expected a name as \"allreduce\"", function,
                           collective)};
     }
-    *algorithm = chosen->name.data();
+    *algorithm = communicator.calls().planner().chosen(by_model->collective, bytes).name.data();
     return {};
   });
 }

@@ -1,6 +1,6 @@
 // The numbers of a communicator's calls. Every rank counts them in the same order, so that a
-// message finds the call to which it belongs. With its number a call gets the parameters by which
-// it is chosen for. Used by the thread that issues the calls.
+// message finds the call to which it belongs. With its number a call gets its plan, by the
+// parameters that hold from some number on. Used by the thread that issues the calls.
 #pragma once
 
 #include <atomic>
@@ -11,6 +11,7 @@
 #include <variant>
 
 #include "collectives/call_args.hpp"
+#include "comm/call_planner.hpp"
 #include "comm/pair_numbers.hpp"
 #include "control/epoch_gate.hpp"
 #include "core/call_number.hpp"
@@ -21,16 +22,17 @@ namespace pith {
 class CallNumbers {
  public:
   // `wait`: called where other parameters may hold from this call on; returns once the gate lets it
-  // pass, or no call succeeds any more.
-  CallNumbers(std::size_t ranks, std::function<void(std::uint32_t number)> wait)
-      : pairs_(ranks), wait_(std::move(wait)) {}
+  // pass, or no call succeeds any more. `planner`: plans the calls.
+  CallNumbers(std::size_t ranks, std::function<void(std::uint32_t number)> wait,
+              CallPlanner& planner)
+      : pairs_(ranks), wait_(std::move(wait)), planner_(planner) {}
 
   // Only one thread at a time writes the counter, so no locked operation is needed.
   std::uint32_t take() {
     const std::uint32_t number = next_.load(std::memory_order_relaxed);
     if (gate_.stops(number)) [[unlikely]] {
       wait_(number);
-      epoch_ = gate_.parameters()->version;
+      change_parameters();
     }
     next_.store(next_number(number), std::memory_order_relaxed);
     fenced_from_elsewhere();
@@ -43,8 +45,13 @@ class CallNumbers {
   std::uint32_t epoch() const { return epoch_; }
 
   // Takes the number of a call by its kind.
-  template <class Args>
-  std::uint32_t take_for(Args& args) {
+  std::uint32_t take_for(CollectiveArgs& args) {
+    const std::uint32_t number = take();
+    args.tuning.epoch = epoch_;
+    planner_.plan(args);
+    return number;
+  }
+  std::uint32_t take_for(CompressedArgs& args) {
     const std::uint32_t number = take();
     args.tuning.epoch = epoch_;
     return number;
@@ -59,11 +66,18 @@ class CallNumbers {
   }
 
  private:
+  void change_parameters() {
+    if (epoch_ == gate_.parameters()->version) return;
+    epoch_ = gate_.parameters()->version;
+    planner_.adopt(gate_.parameters()->blob);
+  }
+
   std::atomic<std::uint32_t> next_{1};
   EpochGate gate_{next_};
   std::uint32_t epoch_ = 0;
   PairNumbers pairs_;
   const std::function<void(std::uint32_t)> wait_;
+  CallPlanner& planner_;
 };
 
 }  // namespace pith

@@ -34,6 +34,22 @@ Error told_to_all(const Call& call, const Args&, const Error& error) {
 }
 Error told_to_all(const Call&, const CompressedArgs&, const Error& error) { return error; }
 
+// Only dense calls are learnt from. 0: this call is not timed.
+template <class Args>
+std::uint64_t begin_timing(const ChoiceLearning&, const Args&) {
+  return 0;
+}
+std::uint64_t begin_timing(const ChoiceLearning& learning, const CollectiveArgs& args) {
+  return args.plan.is_timed && learning.wants_times() ? monotonic_ns() : 0;
+}
+
+template <class Args>
+void end_timing(ChoiceLearning&, const Args&, std::uint64_t) {}
+void end_timing(ChoiceLearning& learning, const CollectiveArgs& args, std::uint64_t begun_ns) {
+  learning.add({args.plan.algorithm, args.count * size_of(args.type),
+                static_cast<double>(monotonic_ns() - begun_ns) * 1e-9});
+}
+
 }  // namespace
 
 CallRunner::CallRunner(Links& links, CallsUnderWay& calls, CallRecorder& recorder,
@@ -41,8 +57,11 @@ CallRunner::CallRunner(Links& links, CallsUnderWay& calls, CallRecorder& recorde
     : links_(links),
       calls_(calls),
       revocation_(revocation),
-      numbers_(static_cast<std::size_t>(links.size()),
-               [this](std::uint32_t number) { wait_for_epoch(number); }),
+      planner_(links.model()),
+      learning_(links.model(), links.rank()),
+      numbers_(
+          static_cast<std::size_t>(links.size()),
+          [this](std::uint32_t number) { wait_for_epoch(number); }, planner_),
       tasks_(links),
       journal_(links, recorder) {}
 
@@ -52,6 +71,7 @@ CallRunner::CallRunner(Links& links, CallsUnderWay& calls, CallRecorder& recorde
 template <class Args>
 Error CallRunner::run_to_end(Args& args) {
   const std::uint32_t call_number = numbers_.take_for(args);
+  const std::uint64_t timed_from_ns = begin_timing(learning_, args);
   Engine& engine = links_.engine();
   const CommState& state = links_.state();
   const FloatMode mode;
@@ -86,6 +106,7 @@ Error CallRunner::run_to_end(Args& args) {
   const bool waits = result && settling.peers_may_touch();
   engine.disown();
   if (waits) settling.wait();
+  if (timed_from_ns != 0 && !result) end_timing(learning_, args, timed_from_ns);
   calls_.blocking.store(false, std::memory_order_release);
   return result;
 }

@@ -13,6 +13,7 @@
 #include "comm/call_numbers.hpp"
 #include "comm/call_tasks.hpp"
 #include "comm/calls_under_way.hpp"
+#include "comm/choice_learning.hpp"
 #include "comm/links.hpp"
 #include "comm/revocation/revocation_state.hpp"
 
@@ -26,6 +27,9 @@ class CallRunner {
   CallNumbers& numbers() { return numbers_; }
   CallTasks& tasks() { return tasks_; }
   CallJournal& journal() { return journal_; }
+  CallPlanner& planner() { return planner_; }
+  const CallPlanner& planner() const { return planner_; }
+  ChoiceLearning& learning() { return learning_; }
   CallsUnderWay& under_way() { return calls_; }
 
   // Runs the call to its end on this thread. With one rank a collective is a copy.
@@ -78,6 +82,8 @@ class CallRunner {
   Links& links_;
   CallsUnderWay& calls_;
   RevocationState& revocation_;
+  CallPlanner planner_;
+  ChoiceLearning learning_;
   CallNumbers numbers_;
   CallTasks tasks_;
   CallJournal journal_;

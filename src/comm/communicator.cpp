@@ -28,7 +28,7 @@ Communicator::Communicator(const Settings& settings, CommIdentity who, Transport
       runner_(links_, under_way_, recorder_, revocation_),
       background_(links_, runner_, revocation_),
       control_events_(links_, recorder_, revocation_, runner_.tasks().windows(),
-                      runner_.numbers().gate()),
+                      runner_.numbers().gate(), runner_.learning()),
       compressors_(*this, links_, revocation_),
       children_(*this, settings),
       streams_(std::make_unique<Streams>(StreamHost{runner_, links_, revocation_, compressors_},
@@ -43,6 +43,7 @@ Communicator::~Communicator() {
 }
 
 void Communicator::join_control_plane(bool process_end) {
+  runner_.planner().begin();
   who_.control->plane().add(who_.key, who_.members, control_events_);
   if (process_end) ProcessEnd::instance().add(*this);
 }

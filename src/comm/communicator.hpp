@@ -41,6 +41,7 @@ class Communicator final : public std::enable_shared_from_this<Communicator> {
   Engine& engine() { return links_.engine(); }
 
   CallRunner& calls() { return runner_; }
+  const CallRunner& calls() const { return runner_; }
   BackgroundCalls& background() { return background_; }
   Streams& streams() { return *streams_; }
   BoundCompressors& compressors() { return compressors_; }

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "comm/call_watch.hpp"
+#include "comm/choice_learning.hpp"
 #include "comm/revocation/revocation_state.hpp"
 #include "control/call_recorder.hpp"
 #include "control/comm_watcher.hpp"
@@ -16,7 +17,7 @@ namespace pith {
 class ControlEvents final : public CommWatcher {
  public:
   ControlEvents(Links& links, CallRecorder& recorder, RevocationState& revocation,
-                const PairWindows& windows, EpochGate& gate);
+                const PairWindows& windows, EpochGate& gate, ChoiceLearning& learning);
 
   void on_revoked(const Error& error) override { revocation_.hear(error); }
   void on_dead(const Error& error) override { revocation_.hear_of_death(error); }
@@ -27,11 +28,13 @@ class ControlEvents final : public CommWatcher {
   std::optional<Stall> look(std::uint64_t now_ns) override;
   void on_stalled(const Stall& stall) override { watch_.tell(stall); }
   EpochGate* epoch_gate() override { return &gate_; }
+  std::optional<std::string> wanted_parameters() override { return learning_.wanted(gate_); }
 
  private:
   CallRecorder& recorder_;
   RevocationState& revocation_;
   EpochGate& gate_;
+  ChoiceLearning& learning_;
   CallWatch watch_;
 };
 

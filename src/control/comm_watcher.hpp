@@ -25,7 +25,8 @@ struct Stall {
 };
 using Stalls = std::map<CommKey, Stall>;
 
-// No function may block. All but find_call, refusal_of and epoch_gate may use the control plane.
+// No function may block. All but find_call, refusal_of, epoch_gate and wanted_parameters may use
+// the control plane.
 class CommWatcher {
  public:
   // Called once: no operation can succeed any more. The error's rank is one of the communicator.
@@ -44,6 +45,9 @@ class CommWatcher {
   virtual void on_stalled(const Stall& stall) = 0;
   // Through it parameters change while calls run. Null: the communicator's never do.
   virtual EpochGate* epoch_gate() { return nullptr; }
+  // At rank 0 of the communicator, while no change is open: those that should hold from soon on,
+  // if other ones do now.
+  virtual std::optional<std::string> wanted_parameters() { return std::nullopt; }
 
  protected:
   ~CommWatcher() = default;

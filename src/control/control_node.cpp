@@ -36,12 +36,7 @@ class TcpNode final : public ControlNode {
  public:
   TcpNode(int rank, int ranks, const Secret& secret, std::string host, const Settings& settings)
       : ControlNode(options_of(rank, ranks, settings), wire_, secret, std::move(host)),
-        wire_({rank,
-               ranks,
-               secret,
-               settings.heartbeat,
-               settings.init_timeout,
-               {settings.port_first, settings.port_last}}) {}
+        wire_({rank, ranks, secret, settings.heartbeat, settings.init_timeout, settings.ports}) {}
   ~TcpNode() override { leave_alone(); }
 
   Error start(Gatherer& gatherer) {

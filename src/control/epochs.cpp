@@ -20,7 +20,7 @@ const std::string refused = "refused";
 
 // An agreement takes some milliseconds, and a tenth of a second where threads wait for cores.
 constexpr double ahead_s = 1;
-constexpr std::uint32_t least_ahead = 64;
+constexpr std::uint32_t least_ahead = 16;
 constexpr std::uint32_t most_ahead = call_numbers / 8;
 constexpr double measured_s = 0.25;
 // What is left of the pace of a burst after each time without one.
@@ -118,8 +118,21 @@ void Epochs::turn() {
   }
   for (const auto& [comm, member] : watchers_.all()) {
     const EpochGate* const gate = member.watcher->epoch_gate();
-    if (gate && member.ranks.front() == context_.options.rank) measure(comm, *gate);
+    if (!gate || member.ranks.front() != context_.options.rank) continue;
+    measure(comm, *gate);
+    if (can_propose(comm, *gate)) propose_wanted(comm, *member.watcher);
   }
+}
+
+bool Epochs::can_propose(CommKey comm, const EpochGate& gate) const {
+  const auto known = last_.find(comm);
+  const bool is_open = known != last_.end() && known->second.is_open;
+  return gate.is_idle() && !is_open && calls_ahead(comm) != 0;
+}
+
+void Epochs::propose_wanted(CommKey comm, CommWatcher& watcher) {
+  const std::optional<std::string> wanted = watcher.wanted_parameters();
+  if (wanted) propose(comm, *wanted, 0);
 }
 
 void Epochs::pack(Packer& packer) const {

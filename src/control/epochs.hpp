@@ -68,6 +68,8 @@ class Epochs {
   // 0: not known yet.
   std::uint32_t calls_ahead(CommKey comm) const;
   void measure(CommKey comm, const EpochGate& gate);
+  bool can_propose(CommKey comm, const EpochGate& gate) const;
+  void propose_wanted(CommKey comm, CommWatcher& watcher);
 
   const ControlContext& context_;
   ControlTree& tree_;

@@ -1,7 +1,7 @@
 // By what factor calls take longer than an algorithm's cost function says, learnt by algorithm and
 // size: so the functions need not be right, only regular.
 //
-// In each cell (algorithm, factor of four in size) the running mean of log(measured / predicted),
+// In each cell (algorithm, size class) the running mean of log(measured / predicted),
 // where a call that surprises by more than 1.5 standard deviations is taken for one that does so by
 // 1.5 (P. Huber and E. Ronchetti, Robust Statistics, 2009, calls that modified residuals), and old
 // ones are forgotten. What a cell answers joins its own mean with its neighbours' and with the
@@ -25,7 +25,7 @@ class CostCorrection {
   struct Options {
     double samples = 64;           // how many of late samples decide a cell
     double expected_log_sd = 0.5;  // how wrong cost functions are without correction
-    double change_log_sd = 0.15;   // between neighbours in size
+    double change_log_sd = 0.106;  // between neighbours in size
   };
 
   // Algorithms are numbered from 0, as in their table.
@@ -36,6 +36,10 @@ class CostCorrection {
   void add(std::size_t algorithm, std::size_t bytes, double measured, double predicted);
   // By which a prediction is multiplied.
   Estimated factor(std::size_t algorithm, std::size_t bytes) const;
+  // The standard deviation of a call's logarithm.
+  double noise(std::size_t algorithm, std::size_t bytes) const;
+  // The times of the cell have changed: its mean counts as one sample from now on.
+  void forget(std::size_t algorithm, std::size_t bytes);
 
  private:
   struct Cell {

@@ -9,7 +9,11 @@
 namespace pith {
 
 Model::Model(const Settings& settings, int ranks)
-    : ranks_(ranks), pinned_(settings.deterministic), chunk_(settings.chunk) {
+    : ranks_(ranks),
+      pinned_(settings.deterministic),
+      learns_(settings.learn && !pinned_ && ranks > 1),
+      explains_(settings.explain),
+      chunk_(settings.chunk) {
   tuning_.lanes = settings.lanes;
   tuning_.start_bytes = nominal::wire.alpha / nominal::wire.beta;
 }
@@ -48,6 +52,42 @@ const Algorithm* Model::algorithm(std::string_view collective, std::size_t bytes
   const auto of_it = [&](const Algorithm& one) { return name_of(one.collective) == collective; };
   const auto found = std::ranges::find_if(algorithms(), of_it);
   return found == algorithms().end() ? nullptr : &algorithm(found->collective, bytes);
+}
+
+double Model::nominal_cost(const Algorithm& algorithm, std::size_t bytes) const {
+  return algorithm.cost(shape(bytes), views_ ? nominal::memory : nominal::wire);
+}
+
+Choices Model::start() const {
+  Choices choices;
+  if (!learns()) return choices;
+  for (std::size_t i = 0; i < collective_count; ++i) {
+    if (forced_[i]) continue;
+    for (std::size_t size = 0; size < SizeClass::count; ++size) {
+      add_rivals(choices, static_cast<Collective>(i), SizeClass::of_index(size));
+    }
+  }
+  return choices;
+}
+
+void Model::add_rivals(Choices& choices, Collective collective, SizeClass size) const {
+  constexpr std::size_t largest_tried = std::size_t{256} << 20;  // scratch of some is P vectors
+  constexpr std::size_t short_bytes = std::size_t{64} << 10;
+  if (size.largest() > largest_tried) return;
+  const double factor = size.largest() <= short_bytes ? 3 : 2;
+  const Algorithm& chosen = algorithm(collective, size.largest());
+  const auto can_serve = [&](const Algorithm& one) {
+    return one.collective == collective && ranks_ <= one.ranks_max;
+  };
+  double least = nominal_cost(chosen, size.largest());
+  for (const Algorithm& one : algorithms()) {
+    if (can_serve(one)) least = std::min(least, nominal_cost(one, size.largest()));
+  }
+  for (const Algorithm& one : algorithms()) {
+    if (!can_serve(one) || &one == &chosen) continue;
+    if (nominal_cost(one, size.largest()) > factor * least) continue;
+    choices.at(collective, size).add_rival(Choices::place_of(one));
+  }
 }
 
 bool Model::is_faster_dense(const Spec& spec, std::size_t count, const Hosts* hosts) const {

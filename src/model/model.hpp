@@ -4,6 +4,7 @@
 
 #include "collectives/algorithm.hpp"
 #include "collectives/chooser.hpp"
+#include "model/choices.hpp"
 #include "model/forced_algorithms.hpp"
 #include "settings/settings.hpp"
 
@@ -26,19 +27,35 @@ class Model final : public Chooser {
   void set_multi_host(bool multi_host) { multi_host_ = multi_host && !pinned_; }
   void set_devices(bool devices) { devices_ = devices && !pinned_; }
 
+  int ranks() const { return ranks_; }
+  // Whether choices may change while calls run.
+  bool learns() const { return learns_ && !devices_; }
+  // Whether choices that change are logged.
+  bool explains() const { return explains_; }
   const Tuning& tuning() const { return tuning_; }
   Shape shape(std::size_t bytes) const;
   const Algorithm& algorithm(Collective collective, std::size_t bytes) const override;
+  // As planned, else by this model's own choice.
   const Algorithm& algorithm(const CollectiveArgs& args) const {
+    if (args.plan.algorithm) return *args.plan.algorithm;
     return algorithm(args.collective, args.count * size_of(args.type));
   }
   // The same by the collective's name, which must be zero-terminated; null: no such collective.
   const Algorithm* algorithm(std::string_view collective, std::size_t bytes) const;
+  // Seconds that the call takes on nominal links and cores.
+  double nominal_cost(const Algorithm& algorithm, std::size_t bytes) const;
+  // What calls begin with: this model's own choice, and as its rivals the algorithms that may be
+  // faster, by a cost function that may be wrong. No rivals where the choice is not the library's.
+  Choices start() const;
   bool is_faster_dense(const Spec& spec, std::size_t count, const Hosts* hosts) const override;
 
  private:
+  void add_rivals(Choices& choices, Collective collective, SizeClass size) const;
+
   const int ranks_;
   const bool pinned_;
+  const bool learns_;
+  const bool explains_;
   const std::size_t chunk_;  // as set; 0: depends on the transport
   Tuning tuning_;
   ForcedAlgorithms forced_{};

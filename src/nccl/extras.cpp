@@ -75,9 +75,9 @@ Error read_extras() {
     extras->compression = std::move(*rules);
     log(LogLevel::info, extras->compression->describe());
   }
-  if (!settings->nccl_fallback.empty()) {
+  if (!settings->fallback.library.empty()) {
     Expected<std::unique_ptr<Fallback>> loaded = Fallback::load(
-        settings->nccl_fallback, settings->nccl_fallback_for, settings->nccl_fallback_lines);
+        settings->fallback.library, settings->fallback.for_calls, settings->fallback.lines);
     if (!loaded) return loaded.error();
     extras->fallback = std::move(*loaded);
   }

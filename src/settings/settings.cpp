@@ -93,18 +93,17 @@ Error set_ifname(const std::string& text, Settings& settings) {
 Error set_port_range(const std::string& text, Settings& settings) {
   Error wrong =
       bad_value("PORT_RANGE", text, "first-last, two ports from 1 to 65535 in this order");
-  std::uint16_t ends[2] = {};
+  PortRange ports;
   const std::size_t dash = text.find('-');
   if (dash == std::string::npos) return wrong;
-  const std::string parts[2] = {text.substr(0, dash), text.substr(dash + 1)};
-  for (int i = 0; i < 2; ++i) {
-    constexpr std::uint16_t least = 1;
-    constexpr std::uint16_t most = 65535;
-    if (set_integer("PORT_RANGE", parts[i], least, most, ends[i])) return wrong;
+  const auto reads = [](const std::string& part, std::uint16_t& port) {
+    return !set_integer<std::uint16_t>("PORT_RANGE", part, 1, 65535, port);
+  };
+  if (!reads(text.substr(0, dash), ports.first) || !reads(text.substr(dash + 1), ports.last)) {
+    return wrong;
   }
-  if (ends[0] > ends[1]) return wrong;
-  settings.port_first = ends[0];
-  settings.port_last = ends[1];
+  if (ports.first > ports.last) return wrong;
+  settings.ports = ports;
   return {};
 }
 
@@ -179,6 +178,14 @@ constexpr std::array table{
         [](Settings& s, const std::string& text) {
           return set_flag("DETERMINISTIC", text, s.deterministic);
         }},
+    SettingInfo{
+        "LEARN", Scope::agreed, "1: calls are timed, and choices follow; 0: they stay",
+        [](const Settings& s) { return flag(s.learn); },
+        [](Settings& s, const std::string& text) { return set_flag("LEARN", text, s.learn); }},
+    SettingInfo{
+        "EXPLAIN", Scope::local, "1: rank 0 logs every choice that changes, and why",
+        [](const Settings& s) { return flag(s.explain); },
+        [](Settings& s, const std::string& text) { return set_flag("EXPLAIN", text, s.explain); }},
     SettingInfo{"COPY_BYTES", Scope::local,
                 "private memory from this size on is copied between processes; 0: never",
                 [](const Settings& s) { return std::to_string(s.copy_bytes); },
@@ -249,7 +256,8 @@ constexpr std::array table{
                 }},
     SettingInfo{"PORT_RANGE", Scope::local, "ports to listen on, as first-last; else any",
                 [](const Settings& s) {
-                  return s.port_first == 0 ? "" : fmt::format("{}-{}", s.port_first, s.port_last);
+                  return s.ports.first == 0 ? ""
+                                            : fmt::format("{}-{}", s.ports.first, s.ports.last);
                 },
                 [](Settings& s, const std::string& text) { return set_port_range(text, s); }},
     SettingInfo{"RANK", Scope::local, "this rank, by hand; with SIZE and ROOT, before any launcher",
@@ -361,25 +369,25 @@ constexpr std::array table{
                 }},
     SettingInfo{"NCCL_FALLBACK", Scope::local,
                 "libnccl.so.2: path of NVIDIA's, for collectives that Pith does not speed up",
-                [](const Settings& s) { return s.nccl_fallback; },
+                [](const Settings& s) { return s.fallback.library; },
                 [](Settings& s, const std::string& text) {
-                  s.nccl_fallback = text;
+                  s.fallback.library = text;
                   return Error();
                 }},
     SettingInfo{"NCCL_FALLBACK_FOR", Scope::agreed,
                 "auto: device memory that is not compressed; or only of some collectives, as "
                 "broadcast,allgather; host memory stays here",
-                [](const Settings& s) { return s.nccl_fallback_for; },
+                [](const Settings& s) { return s.fallback.for_calls; },
                 [](Settings& s, const std::string& text) {
-                  s.nccl_fallback_for = text;
+                  s.fallback.for_calls = text;
                   return Error();
                 }},
     SettingInfo{"NCCL_FALLBACK_LINES", Scope::agreed,
                 "libnccl.so.2: microseconds and GB/s of a message by Pith, then by NVIDIA's, as "
                 "20:10,15:22: auto then sends there what the model says is faster there",
-                [](const Settings& s) { return s.nccl_fallback_lines; },
+                [](const Settings& s) { return s.fallback.lines; },
                 [](Settings& s, const std::string& text) {
-                  s.nccl_fallback_lines = text;
+                  s.fallback.lines = text;
                   return Error();
                 }},
 };

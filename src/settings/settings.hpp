@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "core/error.hpp"
+#include "settings/port_range.hpp"
 
 namespace pith {
 
@@ -29,12 +30,13 @@ struct Settings {
   bool cuda_launches_block = false;  // by CUDA_LAUNCH_BLOCKING
   std::string order = "topology";
   bool deterministic = false;
-  std::string host;              // empty: by ifname and socket_family
-  std::string host_id;           // not empty: only ranks with an equal one share memory
-  std::string ifname;            // NCCL's syntax; empty: no preference
-  std::string socket_family;     // AF_INET, AF_INET6; empty: no preference
-  std::uint16_t port_first = 0;  // 0: any free port
-  std::uint16_t port_last = 0;
+  bool learn = false;
+  bool explain = false;
+  std::string host;           // empty: by ifname and socket_family
+  std::string host_id;        // not empty: only ranks with an equal one share memory
+  std::string ifname;         // NCCL's syntax; empty: no preference
+  std::string socket_family;  // AF_INET, AF_INET6; empty: no preference
+  PortRange ports;
   int rank = -1;           // set by hand for pithCommInitEnv; -1: from the launcher
   int size = 0;            // 0: from the launcher
   std::string root;        // host:port; empty: from the launcher
@@ -52,9 +54,11 @@ struct Settings {
   // Only for libnccl.so.2, which parses them: see src/nccl.
   std::string compress;  // spec of compressors, with min= and types=; empty: off
   std::string compress_comm = "world";
-  std::string nccl_fallback;  // path of another libnccl.so.2; empty: none
-  std::string nccl_fallback_for = "auto";
-  std::string nccl_fallback_lines;  // costs that "auto" compares; empty: none
+  struct Fallback {
+    std::string library;  // path of another libnccl.so.2; empty: none
+    std::string for_calls = "auto";
+    std::string lines;  // costs that "auto" compares; empty: none
+  } fallback;
 
   double wait_for_ranks_s() const {
     return join_timeout > init_timeout ? join_timeout : init_timeout;

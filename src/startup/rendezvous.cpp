@@ -113,7 +113,7 @@ Expected<UniqueId> Rendezvous::open(const Settings& settings) {
   const Expected<std::string> host = root_host(settings);
   if (!host) return host.error();
   if (logs(LogLevel::debug)) tell_choice(settings);
-  return open(*host, settings.wait_for_ranks_s(), {settings.port_first, settings.port_last});
+  return open(*host, settings.wait_for_ranks_s(), settings.ports);
 }
 
 Expected<UniqueId> Rendezvous::open(const std::string& host, double timeout_s, PortRange ports) {

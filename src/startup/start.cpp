@@ -108,7 +108,7 @@ class Exchange {
       return Rendezvous::open(settings);
     }
     return Rendezvous::open(settings.socket_family == "AF_INET6" ? "::1" : "127.0.0.1",
-                            settings.wait_for_ranks_s(), {settings.port_first, settings.port_last});
+                            settings.wait_for_ranks_s(), settings.ports);
   }
 
   Expected<std::string> by_pmi(const Launch& launch, const std::string& key,

@@ -93,8 +93,8 @@ TEST_CASE("settings: where to listen", "[settings]") {
   const Variable family("PITH_SOCKET_FAMILY", "AF_INET6");
   const Expected<Settings> settings = settings_from_environment();
   REQUIRE(settings);
-  CHECK(settings->port_first == 5000);
-  CHECK(settings->port_last == 5010);
+  CHECK(settings->ports.first == 5000);
+  CHECK(settings->ports.last == 5010);
   CHECK(settings->socket_family == "AF_INET6");
 }
 

@@ -14,7 +14,7 @@ Expected<std::unique_ptr<PeerTransport>> make(const TransportSite& site) {
   options.host = site.host;
   options.streams = site.settings.streams;
   options.heartbeat_s = site.settings.heartbeat;
-  options.ports = {site.settings.port_first, site.settings.port_last};
+  options.ports = site.settings.ports;
   std::unique_ptr<PeerTransport> made = std::make_unique<TcpTransport>(
       site.scheduler, site.mailbox, site.rank, site.ranks, site.secret, options);
   return made;

@@ -1,0 +1,47 @@
+// Plans a communicator's dense calls: which algorithm makes each, and whether it is timed. Every
+// rank counts the calls of each collective and size, and tries rivals of the chosen algorithm at
+// the same counts as the others, so all plan alike without a message. Used by the thread that
+// issues the calls.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <mutex>
+#include <string_view>
+
+#include "collectives/algorithm.hpp"
+#include "model/choices.hpp"
+#include "model/model.hpp"
+
+namespace pith {
+
+class CallPlanner {
+ public:
+  explicit CallPlanner(const Model& model) : model_(model) {}
+  CallPlanner(const CallPlanner&) = delete;
+  CallPlanner& operator=(const CallPlanner&) = delete;
+
+  // Before the first call, once the model knows the ranks.
+  void begin();
+  // From the next call on these hold, which all ranks have agreed on: Choices::save(). What is no
+  // such text changes nothing, on any rank.
+  void adopt(std::string_view saved);
+
+  // Not for calls that a graph replays, which have no number: the model alone chooses for them.
+  void plan(CollectiveArgs& args);
+
+  // By any thread.
+  const Algorithm& chosen(Collective collective, std::size_t bytes) const;
+
+ private:
+  const Algorithm& chosen_in(const Choices::Cell& cell, Collective collective,
+                             std::size_t bytes) const;
+
+  const Model& model_;
+  mutable std::mutex mutex_;  // for other threads, while choices_ changes
+  Choices start_;
+  Choices choices_;
+  std::array<std::array<std::uint32_t, SizeClass::count>, collective_count> counts_{};
+};
+
+}  // namespace pith

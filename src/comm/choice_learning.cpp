@@ -1,0 +1,44 @@
+#include "comm/choice_learning.hpp"
+
+#include "core/log.hpp"
+
+namespace pith {
+
+namespace {
+
+// Of one turn of the control thread.
+constexpr std::size_t most_times = 512;
+
+}  // namespace
+
+void ChoiceLearning::add(const CallTime& time) {
+  const std::lock_guard lock(mutex_);
+  if (times_.size() < times_.capacity()) times_.push_back(time);
+}
+
+void ChoiceLearning::learn() {
+  if (!is_first_ || !model_.learns()) return;
+  taken_.reserve(most_times);
+  {
+    const std::lock_guard lock(mutex_);
+    times_.swap(taken_);
+  }
+  if (taken_.empty()) return;
+  if (!tuner_) tuner_ = std::make_unique<Tuner>(model_);
+  for (const CallTime& time : taken_) tuner_->add(time);
+  taken_.clear();
+  if (!model_.explains()) return (void)tuner_->take_reasons();
+  for (const std::string& reason : tuner_->take_reasons()) log(LogLevel::warn, reason);
+}
+
+std::optional<std::string> ChoiceLearning::wanted(const EpochGate& gate) {
+  if (!tuner_) return std::nullopt;
+  const std::uint64_t committed = gate.counts().committed;
+  if (committed != committed_) holds_ = std::move(proposed_);
+  committed_ = committed;
+  proposed_ = tuner_->wanted().save(tuner_->start());
+  if (proposed_ == holds_) return std::nullopt;
+  return proposed_;
+}
+
+}  // namespace pith

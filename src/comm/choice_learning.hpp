@@ -1,0 +1,51 @@
+// What rank 0 of a communicator learns from its calls: their times go from the thread that issues
+// calls to the control thread, which learns from them and proposes choices to all ranks.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "control/epoch_gate.hpp"
+#include "model/call_time.hpp"
+#include "model/tuner.hpp"
+
+namespace pith {
+
+class ChoiceLearning {
+ public:
+  ChoiceLearning(const Model& model, int rank) : model_(model), is_first_(rank == 0) {}
+  ChoiceLearning(const ChoiceLearning&) = delete;
+  ChoiceLearning& operator=(const ChoiceLearning&) = delete;
+
+  // --- by the thread that issues calls ---
+
+  bool wants_times() const { return is_first_; }
+  // Times that the control thread is too slow to fetch are dropped. Allocates nothing.
+  void add(const CallTime& time);
+
+  // --- by the control thread ---
+
+  // Learns from the calls of late. May throw where there is no memory.
+  void learn();
+  // The parameters that should hold, if other ones do. Asked while no change is open or ahead in
+  // the gate.
+  std::optional<std::string> wanted(const EpochGate& gate);
+
+ private:
+  const Model& model_;
+  const bool is_first_;
+  std::mutex mutex_;
+  std::vector<CallTime> times_;
+
+  std::vector<CallTime> taken_;
+  std::unique_ptr<Tuner> tuner_;  // made with the first time
+  std::string holds_;             // the parameters
+  std::string proposed_;
+  std::uint64_t committed_ = 0;  // of the gate's counts, when they were proposed
+};
+
+}  // namespace pith

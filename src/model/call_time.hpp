@@ -1,0 +1,16 @@
+// How long a call took on one rank.
+#pragma once
+
+#include <cstddef>
+
+#include "collectives/algorithm.hpp"
+
+namespace pith {
+
+struct CallTime {
+  const Algorithm* algorithm = nullptr;
+  std::size_t bytes = 0;  // as in Shape
+  double seconds = 0;
+};
+
+}  // namespace pith

@@ -1,0 +1,66 @@
+#include "model/choices.hpp"
+
+#include "collectives/registry.hpp"
+#include "core/packing.hpp"
+
+namespace pith {
+
+namespace {
+
+bool can_serve(Choices::Place place, std::size_t collective, int ranks) {
+  if (place >= algorithm_table.size()) return false;
+  const Algorithm& algorithm = algorithm_table[place];
+  return static_cast<std::size_t>(algorithm.collective) == collective &&
+         ranks <= algorithm.ranks_max;
+}
+
+bool is_valid(const Choices::Cell& cell, std::size_t collective, int ranks) {
+  if (cell.rival_count > cell.rivals.size()) return false;
+  const auto rivals = std::span(cell.rivals).first(cell.rival_count);
+  return (cell.chosen == Choices::by_model || can_serve(cell.chosen, collective, ranks)) &&
+         std::ranges::all_of(rivals,
+                             [&](auto rival) { return can_serve(rival, collective, ranks); });
+}
+
+}  // namespace
+
+void Choices::Cell::remove_rival(Place place) {
+  const auto end = rivals.begin() + rival_count;
+  const auto left = std::remove(rivals.begin(), end, place);
+  std::fill(left, end, Place{0});
+  rival_count = static_cast<std::uint8_t>(left - rivals.begin());
+}
+
+std::string Choices::save(const Choices& start) const {
+  Packer packer;
+  for (std::size_t collective = 0; collective < collective_count; ++collective) {
+    for (std::size_t size = 0; size < SizeClass::count; ++size) {
+      const Cell& cell = cells_[collective][size];
+      if (cell == start.cells_[collective][size]) continue;
+      packer.value(static_cast<std::uint8_t>(collective)).value(static_cast<std::uint8_t>(size));
+      packer.value(cell.chosen).value(cell.is_new).value(cell.rival_count).value(cell.rivals);
+    }
+  }
+  return packer.take();
+}
+
+Expected<Choices> Choices::restore(const Choices& start, std::string_view text, int ranks) {
+  Choices choices = start;
+  for (Unpacker in(text); !in.empty();) {
+    const auto collective = in.value<std::uint8_t>();
+    const auto size = in.value<std::uint8_t>();
+    Cell cell;
+    cell.chosen = in.value<Place>();
+    cell.is_new = in.value<std::uint8_t>() != 0;
+    cell.rival_count = in.value<std::uint8_t>();
+    cell.rivals = in.value<decltype(cell.rivals)>();
+    const bool exists = in.whole() && collective < collective_count && size < SizeClass::count;
+    if (!exists || !is_valid(cell, collective, ranks)) {
+      return Error(Code::remote, "the parameters of an epoch are no choices of this library");
+    }
+    choices.cells_[collective][size] = cell;
+  }
+  return choices;
+}
+
+}  // namespace pith

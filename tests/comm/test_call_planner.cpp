@@ -1,0 +1,149 @@
+// Which algorithm makes a call, as every rank finds by counting; and that ranks which learn agree.
+#include "comm/call_planner.hpp"
+
+#include <pith/pith.h>
+
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "api/comm_handle.hpp"
+#include "collectives/registry.hpp"
+#include "tests/catch.hpp"
+#include "tests/variable.hpp"
+
+using namespace pith;
+
+namespace {
+
+Settings learning(bool learns) {
+  Settings settings;
+  settings.learn = learns;
+  return settings;
+}
+
+CollectiveArgs sum_of(std::size_t count) {
+  CollectiveArgs args;
+  args.count = count;
+  return args;
+}
+
+// How many of `calls` are made by another algorithm than the model's.
+int tried(CallPlanner& planner, const Model& model, std::size_t count, int calls) {
+  int others = 0;
+  for (int i = 0; i < calls; ++i) {
+    CollectiveArgs args = sum_of(count);
+    planner.plan(args);
+    others += args.plan.algorithm != &model.algorithm(Collective::allreduce, 4 * count);
+  }
+  return others;
+}
+
+}  // namespace
+
+TEST_CASE("rivals are tried from some calls on, at first often, then seldom", "[planner]") {
+  const Model model(learning(true), 4);
+  CallPlanner planner(model);
+  planner.begin();
+  CHECK(tried(planner, model, 1000, 32) == 0);
+  CHECK(tried(planner, model, 1000, 480) == 120);
+  CHECK(tried(planner, model, 1000, 3200) == 100);
+  CHECK(tried(planner, model, 100'000, 32) == 0);  // other sizes count on their own
+}
+
+TEST_CASE("ranks that make the same calls plan alike", "[planner]") {
+  const Model model(learning(true), 4);
+  CallPlanner first(model);
+  CallPlanner second(model);
+  first.begin();
+  second.begin();
+  for (int i = 0; i < 2000; ++i) {
+    CollectiveArgs args = sum_of(std::size_t{1} << (i * 7 % 20));
+    CollectiveArgs same = args;
+    first.plan(args);
+    second.plan(same);
+    REQUIRE(args.plan.algorithm == same.plan.algorithm);
+    REQUIRE(args.plan.is_timed == same.plan.is_timed);
+  }
+}
+
+TEST_CASE("calls of rivals are timed, and as many of the choice", "[planner]") {
+  const Model model(learning(true), 4);
+  CallPlanner planner(model);
+  planner.begin();
+  int timed = 0;
+  for (int i = 0; i < 512; ++i) {
+    CollectiveArgs args = sum_of(1000);
+    planner.plan(args);
+    timed += args.plan.is_timed;
+    const bool is_rival = args.plan.algorithm != &model.algorithm(Collective::allreduce, 4000);
+    if (is_rival) CHECK(args.plan.is_timed);
+  }
+  CHECK(timed == 128 + 120);
+}
+
+TEST_CASE("agreed choices hold, and what is no choice changes nothing", "[planner]") {
+  const Model model(learning(true), 4);
+  CallPlanner planner(model);
+  planner.begin();
+  Choices wanted = model.start();
+  Choices::Cell& cell = wanted.at(Collective::allreduce, SizeClass(4000));
+  cell = {};
+  cell.chosen = Choices::place_of(*find_algorithm(Collective::allreduce, "double_tree"));
+  planner.adopt(wanted.save(model.start()));
+  planner.adopt("no choices");
+  CHECK(planner.chosen(Collective::allreduce, 4000).name == "double_tree");
+  CHECK(tried(planner, model, 1000, 1000) == 1000);
+  CHECK(tried(planner, model, 100'000, 32) == 0);
+}
+
+TEST_CASE("without learning every call is made by the model's choice", "[planner]") {
+  const Model model(learning(false), 4);
+  CallPlanner planner(model);
+  planner.begin();
+  CHECK(tried(planner, model, 1000, 1000) == 0);
+  CollectiveArgs args = sum_of(1 << 20);
+  planner.plan(args);
+  CHECK_FALSE(args.plan.is_timed);
+}
+
+// Real times decide here, so only that something is learnt is sure, and that no call is wrong.
+TEST_CASE("ranks that learn agree on choices while they call", "[planner]") {
+  using Clock = std::chrono::steady_clock;
+  const test::Variable learn("PITH_LEARN", "1");
+  constexpr int ranks = 3;
+  std::vector<pithComm_t> comms(ranks);
+  REQUIRE(pithCommInitAll(comms.data(), ranks, nullptr) == pithSuccess);
+  std::vector<int> wrong(ranks, 0);
+  std::vector<std::uint32_t> epochs(ranks, 0);
+  std::vector<std::thread> threads;
+  for (int r = 0; r < ranks; ++r) {
+    threads.emplace_back([&, r] {
+      const auto at = static_cast<std::size_t>(r);
+      const pithComm_t comm = comms[at];
+      const CallNumbers& numbers = comm->communicator->calls().numbers();
+      std::vector<std::int64_t> in(1000, r);
+      std::vector<std::int64_t> out(1000);
+      const auto until = Clock::now() + std::chrono::seconds(30);
+      // All ranks leave after the same call: when the epoch has changed, or by rank 0's clock.
+      for (std::int64_t goes_on = 1; goes_on != 0;) {
+        for (const std::size_t count : {std::size_t{1}, std::size_t{100}, std::size_t{1000}}) {
+          wrong[at] += pithAllReduce(in.data(), out.data(), count, pithInt64, pithSum, comm,
+                                     nullptr) != pithSuccess;
+          wrong[at] += out[0] != 3 || out[count - 1] != 3;
+        }
+        goes_on = numbers.epoch() == 0 && Clock::now() < until;
+        wrong[at] +=
+            pithBroadcast(&goes_on, &goes_on, 1, pithInt64, 0, comm, nullptr) != pithSuccess;
+      }
+      epochs[at] = numbers.epoch();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (int r = 0; r < ranks; ++r) {
+    CHECK(wrong[static_cast<std::size_t>(r)] == 0);
+    CHECK(epochs[static_cast<std::size_t>(r)] == epochs[0]);
+  }
+  CHECK(epochs[0] > 0);
+  for (const pithComm_t comm : comms) pithCommDestroy(comm);
+}

@@ -1,0 +1,139 @@
+// What is learnt from the times of calls, made up here: every algorithm has a true time, and calls
+// take it with noise.
+#include "model/tuner.hpp"
+
+#include <map>
+#include <string>
+
+#include "collectives/registry.hpp"
+#include "tests/catch.hpp"
+#include "tests/model/noise.hpp"
+
+namespace pith::test {
+
+namespace {
+
+constexpr std::size_t kib = 1024;
+constexpr std::size_t bytes = 256 * kib;
+
+Settings learning() {
+  Settings settings;
+  settings.learn = true;
+  return settings;
+}
+
+// Calls of allreduce by 4 ranks, planned as the tuner wants: the rivals in turns between calls of
+// the choice.
+class World {
+ public:
+  explicit World(double noise, double late = 0.05) : noise_(3, noise, late) {}
+
+  void set(std::string_view algorithm, double seconds) {
+    true_s_[std::string(algorithm)] = seconds;
+  }
+  // How many calls were made by a rival.
+  int call(int count) {
+    int rivals = 0;
+    for (int i = 0; i < count; ++i) {
+      const Choices::Cell& cell = wanted();
+      rivals += i % 4 == 0 && cell.rival_count > 0;
+      time(i % 4 == 0 && cell.rival_count > 0
+               ? Choices::algorithm_at(cell.rivals[std::size_t(i / 4) % cell.rival_count])
+               : chosen());
+    }
+    return rivals;
+  }
+  const Algorithm& chosen() const {
+    const Choices::Place place = wanted().chosen;
+    return place == Choices::by_model ? model_.algorithm(Collective::allreduce, bytes)
+                                      : Choices::algorithm_at(place);
+  }
+  const Choices::Cell& wanted() const {
+    return tuner_.wanted().at(Collective::allreduce, SizeClass(bytes));
+  }
+  Tuner& tuner() { return tuner_; }
+
+ private:
+  void time(const Algorithm& algorithm) {
+    const auto known = true_s_.find(std::string(algorithm.name));
+    tuner_.add({&algorithm, bytes, noise_.of(known == true_s_.end() ? 5e-3 : known->second)});
+  }
+
+  Model model_{learning(), 4};
+  Tuner tuner_{model_};
+  Noise noise_;
+  std::map<std::string, double> true_s_;
+};
+
+}  // namespace
+
+TEST_CASE("the fastest algorithm becomes the choice, and the others are given up", "[tuner]") {
+  const std::string best = GENERATE("ring", "rabenseifner", "two_shot");
+  World world(0.1);
+  world.set(best, 1e-3);
+  world.set("double_tree", 1.5e-3);
+  const int tried = world.call(600);
+  CHECK(world.chosen().name == best);
+  CHECK(world.wanted().rival_count == 0);
+  CHECK(tried < 80);
+  CHECK(world.call(1000) == 0);
+}
+
+TEST_CASE("algorithms that are as fast do not take turns", "[tuner]") {
+  World world(0.1);
+  for (const Algorithm& algorithm : algorithms()) world.set(algorithm.name, 1e-3);
+  world.call(500);
+  CHECK(world.wanted().rival_count == 0);
+  const std::size_t changes = world.tuner().take_reasons().size();
+  CHECK(changes <= 2);
+  world.call(20'000);
+  CHECK(world.tuner().take_reasons().size() <= 1);
+}
+
+TEST_CASE("a small gain is not worth a change", "[tuner]") {
+  World world(0.02, 0);
+  for (const Algorithm& algorithm : algorithms()) world.set(algorithm.name, 1e-3);
+  world.set(world.chosen().name, 1.02e-3);
+  world.call(1000);
+  CHECK(world.tuner().take_reasons().empty());
+}
+
+TEST_CASE("rivals are tried anew when the times of a settled size change", "[tuner]") {
+  World world(0.1);
+  for (const Algorithm& algorithm : algorithms()) world.set(algorithm.name, 3e-3);
+  world.set("ring", 1e-3);
+  world.call(1000);
+  REQUIRE(world.chosen().name == "ring");
+  REQUIRE(world.wanted().rival_count == 0);
+  world.tuner().take_reasons();
+
+  world.set("ring", 6e-3);
+  world.call(300);
+  CHECK(world.chosen().name != "ring");
+  const std::vector<std::string> reasons = world.tuner().take_reasons();
+  REQUIRE_FALSE(reasons.empty());
+  CHECK(reasons.front().starts_with("allreduce of up to 262144 bytes: "));
+  CHECK(reasons.front().find(" instead of ring ") != std::string::npos);
+}
+
+TEST_CASE("links that keep changing are not tried at each change", "[tuner]") {
+  World world(0.1);
+  int tried = 0;
+  for (int change = 0; change < 200; ++change) {
+    for (const Algorithm& algorithm : algorithms()) {
+      world.set(algorithm.name, change % 2 == 0 ? 1e-3 : 3e-3);
+    }
+    tried += world.call(200);
+  }
+  CHECK(tried < 40'000 / 50);
+}
+
+TEST_CASE("times without a meaning teach nothing", "[tuner]") {
+  World world(0.1);
+  const Algorithm& ring = *find_algorithm(Collective::allreduce, "ring");
+  for (int i = 0; i < 100; ++i) world.tuner().add({&ring, bytes, 0});
+  for (int i = 0; i < 100; ++i) world.tuner().add({&ring, bytes, -1});
+  CHECK(world.tuner().wanted().save(world.tuner().start()).empty());
+}
+
+}  // namespace pith::test
