@@ -28,16 +28,20 @@ class CallPlanner {
   void adopt(std::string_view saved);
 
   // Not for calls that a graph replays, which have no number: the model alone chooses for them.
-  void plan(CollectiveArgs& args);
+  void plan(CollectiveArgs& args) {
+    if (learns_) plan_by_choices(args);
+  }
 
   // By any thread.
   const Algorithm& chosen(Collective collective, std::size_t bytes) const;
 
  private:
+  void plan_by_choices(CollectiveArgs& args);
   const Algorithm& chosen_in(const Choices::Cell& cell, Collective collective,
                              std::size_t bytes) const;
 
   const Model& model_;
+  bool learns_ = false;
   mutable std::mutex mutex_;  // for other threads, while choices_ changes
   Choices start_;
   Choices choices_;

@@ -44,9 +44,9 @@ class Choices {
 
   struct Cell {
     Place chosen = by_model;
-    bool is_new = false;  // the rivals are tried often, for a time
+    bool is_new = false;  // the rivals are to be tried now
     std::uint8_t rival_count = 0;
-    std::array<Place, 6> rivals{};  // tried now and then, as they may be faster
+    std::array<Place, 6> rivals{};  // may be faster, as far as is known
 
     void add_rival(Place place) {
       if (rival_count < rivals.size()) rivals[rival_count++] = place;
