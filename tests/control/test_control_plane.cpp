@@ -73,6 +73,7 @@ class Story {
     std::map<int, std::unique_ptr<RecordingWatcher>> watchers;
     std::set<int> removed;
     std::set<std::string> causes;
+    std::set<int> revoked_by;
   };
   struct Gather {
     int comm;
@@ -198,6 +199,7 @@ class Story {
       if (world_.fate(rank) != Fate::lives || comm.removed.contains(rank)) return;
       const std::string cause = name_of(rank) + " gave up";
       comm.causes.insert(cause);
+      comm.revoked_by.insert(rank);
       world_.plane(rank).revoke(key(c), Error(Code::remote, cause, rank));
     });
   }
@@ -235,7 +237,7 @@ class Story {
       const bool own = comm.causes.contains(name_of(rank) + " gave up");
       const std::string wrong = check_dead(comm, comm.watchers[rank]->dead);
       if (!wrong.empty()) return where + wrong;
-      if (revoked.empty() && !comm.causes.empty() && !own) {
+      if (revoked.empty() && !comm.causes.empty() && !own && !died_untold(comm)) {
         return where + "not told that it is revoked";
       }
       if (revoked.empty()) continue;
@@ -243,6 +245,16 @@ class Story {
       if (!comm.causes.contains(text)) return where + "revoked for nothing: " + text;
     }
     return {};
+  }
+
+  // Whether who revoked it may have died before it could tell anybody: its parent was stopped. Then
+  // no rank that lives knows.
+  bool died_untold(const Comm& comm) {
+    const auto is_dead = [&](int rank) { return world_.fate(rank) == Fate::dead; };
+    return naps_ && std::ranges::all_of(comm.revoked_by, is_dead) &&
+           std::ranges::all_of(comm.watchers, [&](const auto& one) {
+             return is_dead(one.first) || one.second->revoked.empty();
+           });
   }
 
   // Each death was told once, and no other, but for those who left and could tell only ranks that
