@@ -1,7 +1,7 @@
 // Learns from the times of calls which algorithm is fastest, by collective and size.
 //
-// A cell (collective, size class) begins with the model's own choice and some rivals. Planned calls
-// try the rivals now and then (comm/call_planner.hpp). A rival that is clearly faster becomes the
+// A cell (collective, size class) begins with the model's own choice and some rivals, which some of
+// its first calls are made by (comm/call_planner.hpp). A rival that is clearly faster becomes the
 // choice, and one that is clearly slower, or has been tried enough, is tried no more. When the
 // times of a settled cell change by a step, its rivals are tried anew.
 //
