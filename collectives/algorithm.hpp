@@ -63,7 +63,19 @@ struct Tuning {
   int lanes = 4;                // chunks of one sequence that are in flight at once
   std::uint32_t epoch = 0;      // version of the agreed parameters by which is chosen
   double start_bytes = 25'000;  // alpha / beta: bytes that take as long as starting a message
+  bool copies = false;          // private memory is copied out of the peers' processes
 };
+
+// Ways in which an algorithm can move its data.
+enum class Variant : std::uint8_t {
+  usual,         // by the communicator's tuning
+  copies,        // memory that peers do not share is copied across processes
+  long_chunks,   // four times as long
+  short_chunks,  // a quarter as long
+};
+inline constexpr std::size_t variant_count = 4;
+std::string_view name_of(Variant variant);
+Tuning varied(Tuning tuning, Variant variant);
 
 // The factor by which every input of a sum is multiplied first, if `used`: the element at `where`,
 // read when the call runs, or, if `where` is null, the one in `bits`.
@@ -78,6 +90,7 @@ struct Algorithm;
 // How a dense call is made, the same on all ranks. Known once the call has its number.
 struct CallPlan {
   const Algorithm* algorithm = nullptr;
+  Variant variant = Variant::usual;
   bool is_timed = false;  // the call's time is to be learnt from
 };
 
@@ -122,6 +135,7 @@ struct Algorithm {
   // Seconds on ideal full-duplex links: exact where every block is one chunk, else an estimate.
   double (*cost)(const Shape& shape, const LinkCost& link);
   int ranks_max = std::numeric_limits<int>::max();
+  bool can_copy = false;  // whether it differs where Tuning::copies is set
 };
 
 std::span<const Algorithm> algorithms();

@@ -139,9 +139,12 @@ class Call {
 
   // Access by load and store: expose() gives `peer` access to memory of this rank, map() returns
   // the address of memory that the peer has exposed; see Transport.
-  MemoryHandle expose(int peer, Bytes memory) const {
+  // `for_copies`: for copies alone, also what is left to messages otherwise.
+  MemoryHandle expose(int peer, Bytes memory, bool for_copies = false) const {
     if (memory.kind != MemoryKind::host) return {};
-    const MemoryHandle handle = route(peer).transport->expose(route(peer).peer, memory);
+    const auto& [transport, number] = route(peer);
+    const MemoryHandle handle = for_copies ? transport->expose_for_copies(number, memory)
+                                           : transport->expose(number, memory);
     comm().exposed |= handle.reach != MemoryHandle::Reach::none;
     return handle;
   }

@@ -12,6 +12,7 @@
 #include "collectives/hosts.hpp"
 #include "collectives/lists/parcels.hpp"
 #include "collectives/lists/result_writer.hpp"
+#include "collectives/sparse/density_agreement.hpp"
 #include "collectives/strands.hpp"
 #include "core/clock.hpp"
 #include "core/mix.hpp"
@@ -75,6 +76,7 @@ bool is_dense(const CallContext& context, const Spec& spec, std::size_t all) {
   if (exchange_of(*spec.scheme).run == allreduce_dense) return true;
   const Hosts* const hosts = is_by_host(context, spec) ? context.hosts : nullptr;
   if (hosts && hosts->count() == 1) return true;
+  if (spec.adapts()) return spec.density >= 1;
   return (hosts || spec.sparse()) && spec.may_bypass &&
          context.chooser->is_faster_dense(spec, all, hosts);
 }
@@ -119,7 +121,7 @@ Error check_lists(std::span<const CompressedTensor> tensors) {
     if (spec.scheme->electors == Electors::each_rank) return {};
     elements += tensor.count;
     if (!spec.sparse() || tensor.count == 0) continue;
-    pairs += elected_of(spec.density, tensor.count);
+    pairs += elected_of(spec.largest_density(), tensor.count);
   }
   if (pairs <= most_pairs && elements <= most_elements) return {};
   return {Code::invalid_argument,
@@ -129,8 +131,9 @@ Error check_lists(std::span<const CompressedTensor> tensors) {
 }
 
 Error check_compressed_call(const CallContext& context, std::span<const CompressedTensor> tensors) {
-  if (is_dense(context, tensors[0].compressor->spec(), elements_of(tensors))) return {};
-  return check_lists(tensors);
+  const Spec& spec = tensors[0].compressor->spec();
+  const bool stays_dense = !spec.adapts() && is_dense(context, spec, elements_of(tensors));
+  return stays_dense ? Error() : check_lists(tensors);
 }
 
 void begin_tensor(const CompressedTensor& tensor, std::uint32_t call, int ranks) {
@@ -173,26 +176,54 @@ void deliver_nan(Call& call, const SparseCall& args) {
 
 namespace {
 
+double seconds_of(std::uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
+
+CallBefore call_before(const Compressor& compressor, std::uint64_t now_ns) {
+  const CompressorStats& last = compressor.stats;
+  if (last.ended_ns == 0) return {};
+  return {seconds_of(now_ns - last.ended_ns), last.total_seconds};
+}
+
+std::size_t parcel_of(const SparseCall& args) {
+  if (!args.spec().sparse()) return 0;
+  return parcel_elements(elements_of(args.tensors), args.spec().density, args.chunk_bytes);
+}
+
+// With density=auto: now and then ranks agree first on the call's density.
+Task<Error> run_adapting(Call& call, SparseCall args, CallBefore before) {
+  const std::size_t all = elements_of(args.tensors);
+  if (adapts_density(args.tensors[0].compressor->step)) {
+    Error error = co_await agree_on_density(call, args, before);
+    if (error) co_return error;
+  }
+  for (const CompressedTensor& tensor : args.tensors) {
+    tensor.compressor->density_control.count = all;
+  }
+  args.parcel = parcel_of(args);
+  co_return co_await run_scheme(call, args, is_dense(call.context(), args.spec(), all));
+}
+
 Task<Error> run_compressed(Call& call, std::span<CompressedTensor> tensors, Tuning tuning,
                            Call* device) {
   const std::uint64_t begun_ns = monotonic_ns();
   const std::size_t all = elements_of(tensors);
+  const CallBefore before = call_before(*tensors[0].compressor, begun_ns);
   const bool dense = is_dense(call.context(), tensors[0].compressor->spec(), all);
-  Error error;
-  if (!dense) error = check_lists(tensors);
+  Error error = check_compressed_call(call.context(), tensors);
   if (error) co_return error;
   error = begin_all(tensors, call.number(), call.size());
   Traffic traffic;
   Error refused;
   SparseCall args{tensors, &tuning, tuning.chunk_bytes, 0, &traffic, &refused, nullptr, device};
-  if (args.spec().sparse()) {
-    args.parcel = parcel_elements(all, args.spec().density, tuning.chunk_bytes);
-  }
+  args.parcel = parcel_of(args);
   if (!error) error = call.comm().revoked;
   Task<Error> running;
   try {
     if (args.spec().by_host) settle_slices(call, tensors, dense);
-    if (!error) running = run_scheme(call, args, dense);
+    if (!error) {
+      running =
+          args.spec().adapts() ? run_adapting(call, args, before) : run_scheme(call, args, dense);
+    }
   } catch (const std::bad_alloc&) {
     error = out_of_memory();
   }
@@ -208,7 +239,9 @@ Task<Error> run_compressed(Call& call, std::span<CompressedTensor> tensors, Tuni
     }
   }
   share_traffic(traffic, tensors, all);
-  share_times(double(monotonic_ns() - begun_ns) * 1e-9, tensors);
+  const std::uint64_t ended_ns = monotonic_ns();
+  for (const CompressedTensor& tensor : tensors) tensor.compressor->stats.ended_ns = ended_ns;
+  share_times(seconds_of(ended_ns - begun_ns), tensors);
   co_return error ? error : refused;
 }
 

@@ -1,5 +1,8 @@
 #include "collectives/registry.hpp"
 
+#include <algorithm>
+#include <iterator>
+
 namespace pith {
 
 std::string_view name_of(Collective collective) {
@@ -7,6 +10,22 @@ std::string_view name_of(Collective collective) {
                                         "reduce",    "reduce_scatter", "alltoall",  "gather",
                                         "scatter",   "split"};
   return names[static_cast<int>(collective)];
+}
+
+std::string_view name_of(Variant variant) {
+  constexpr std::string_view names[] = {"", "by copies", "in long chunks", "in short chunks"};
+  static_assert(std::size(names) == variant_count);
+  return names[static_cast<int>(variant)];
+}
+
+Tuning varied(Tuning tuning, Variant variant) {
+  constexpr std::size_t factor = 4;
+  if (variant == Variant::copies) tuning.copies = true;
+  if (variant == Variant::long_chunks) tuning.chunk_bytes *= factor;
+  if (variant == Variant::short_chunks) {
+    tuning.chunk_bytes = std::max<std::size_t>(tuning.chunk_bytes / factor, 1);
+  }
+  return tuning;
 }
 
 std::span<const Algorithm> algorithms() { return algorithm_table; }

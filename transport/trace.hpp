@@ -60,6 +60,9 @@ class TracedTransport final : public Transport {
   std::size_t slot_bytes() const override { return inner_.slot_bytes(); }
   std::size_t direct_bytes(MemoryKind kind) const override { return inner_.direct_bytes(kind); }
   MemoryHandle expose(int peer, Bytes memory) override { return inner_.expose(peer, memory); }
+  MemoryHandle expose_for_copies(int peer, Bytes memory) override {
+    return inner_.expose_for_copies(peer, memory);
+  }
   std::byte* map(int peer, MemoryHandle handle) override { return inner_.map(peer, handle); }
   Error copy_from(int peer, std::uint64_t where, Bytes into) override {
     return inner_.copy_from(peer, where, into);

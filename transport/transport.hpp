@@ -55,6 +55,8 @@ class Transport : public Pollable {
   // alone whether it can be reached. `map` returns the local address of what a peer exposed.
   virtual MemoryHandle expose(int peer, Bytes memory) = 0;
   virtual std::byte* map(int peer, MemoryHandle handle) = 0;
+  // The same for copies alone, also of memory that `expose` leaves to messages.
+  virtual MemoryHandle expose_for_copies(int, Bytes) { return {}; }
 
   // Copy from and to what a peer exposed with Reach::copy, from `where` on. Host memory only.
   virtual Error copy_from(int peer, std::uint64_t where, Bytes into);

@@ -11,7 +11,7 @@
 namespace pith {
 
 Task<Error> allgather_views(Call& call, CollectiveArgs args) {
-  HandleExchange handles(call, args.send, {}, true);
+  HandleExchange handles(call, args.send, {}, copies_of(args.tuning));
   co_return co_await handles.around(move_blocks(call, args, handles));
 }
 

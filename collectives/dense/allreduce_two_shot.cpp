@@ -137,7 +137,7 @@ Task<Error> run_strands(Call& call, const Shot& shot) {
 }  // namespace
 
 Task<Error> allreduce_two_shot(Call& call, CollectiveArgs args) {
-  HandleExchange handles(call, args.send, args.recv, true);
+  HandleExchange handles(call, args.send, args.recv, copies_of(args.tuning));
   Shot shot{args, handles, {}, chunk_elements(args.tuning, args.type), call.size()};
   const Blocks blocks(args.count, call.size());
   for (int r = 0; r < call.size(); ++r) shot.blocks[static_cast<std::size_t>(r)] = blocks[r];

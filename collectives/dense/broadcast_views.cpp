@@ -54,7 +54,7 @@ Task<Error> broadcast_views(Call& call, CollectiveArgs args) {
   }
   // Only the root exposes a buffer; the others state the kind of their memory.
   const Bytes sent = call.rank() == args.root ? args.send : Bytes{nullptr, 0, args.recv.kind};
-  HandleExchange handles(call, sent, {}, true);
+  HandleExchange handles(call, sent, {}, copies_of(args.tuning));
   co_return co_await handles.around(copy_or_pass(call, args, handles));
 }
 

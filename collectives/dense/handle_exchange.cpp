@@ -33,8 +33,11 @@ PeerMemory* HandleExchange::find_peer_memory(Compute& compute) {
 // for "out of reach", and would not close what this rank takes for open.
 std::uint64_t HandleExchange::describe(int rank, Bytes memory) {
   if (!memory.data) return 0;
+  using Reach = MemoryHandle::Reach;
   const MemoryHandle handle = call_.expose(rank, memory);
-  return handle.reach == MemoryHandle::Reach::copy && !copies_ ? 0 : pack(handle);
+  if (handle.reach == Reach::copy && copies_ == Copies::never) return 0;
+  const bool copied = handle.reach == Reach::none && copies_ == Copies::always;
+  return pack(copied ? call_.expose(rank, memory, true) : handle);
 }
 
 HandleExchange::Message HandleExchange::describe(int rank) {

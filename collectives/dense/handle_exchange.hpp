@@ -27,6 +27,16 @@ inline double one_round_cost(const Shape& shape, const LinkCost& link) {
   return link.alpha + peers * (link.beta + link.gamma) * n;
 }
 
+// What becomes of memory that a peer cannot load from, but can copy.
+enum class Copies : std::uint8_t {
+  never,   // it is out of reach
+  as_set,  // it is copied where the transport's settings say so (PITH_COPY_BYTES)
+  always,
+};
+inline Copies copies_of(const Tuning& tuning) {
+  return tuning.copies ? Copies::always : Copies::as_set;
+}
+
 // What this rank and one peer can reach of each other's buffers.
 struct PeerHandles {
   std::byte* send;  // the peer's buffers as addresses here; null: out of reach
@@ -48,8 +58,7 @@ class HandleExchange {
   static constexpr std::uint16_t open_lane = 100;
   static constexpr std::uint16_t close_lane = 101;
 
-  // `copies`: the algorithm can use memory that can only be copied, too.
-  HandleExchange(Call& call, Bytes send, Bytes recv, bool copies = false)
+  HandleExchange(Call& call, Bytes send, Bytes recv, Copies copies = Copies::never)
       : call_(call),
         send_(send),
         recv_(recv),
@@ -129,7 +138,7 @@ class HandleExchange {
   Call& call_;
   Bytes send_;
   Bytes recv_;
-  bool copies_;
+  Copies copies_;
   bool on_device_;
   bool heard_ = false;
   PeerMemory* peer_memory_;

@@ -88,7 +88,7 @@ Task<Error> run_strands(Call& call, const Shot& shot) {
 }  // namespace
 
 Task<Error> reduce_scatter_views(Call& call, CollectiveArgs args) {
-  HandleExchange handles(call, args.send, {}, true);
+  HandleExchange handles(call, args.send, {}, copies_of(args.tuning));
   Shot shot{args, handles, {}, chunk_elements(args.tuning, args.type), call.size()};
   for (int r = 0; r < call.size(); ++r) {
     const auto at = static_cast<std::size_t>(call.rank_at(r));

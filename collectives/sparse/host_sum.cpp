@@ -120,7 +120,7 @@ Task<Error> sum_in_host(Call& host, HostSum& sum, Traffic& traffic) {
     const Range last = sum.slices.back();
     const MemoryKind kind = sum.hidden ? MemoryKind::cuda : MemoryKind::host;
     const Bytes all{sum.vector, (last.begin + last.size) * sizeof(float), kind};
-    summing.handles.emplace(host, all, all, true);
+    summing.handles.emplace(host, all, all, Copies::as_set);
     Error error = co_await summing.handles->tell();
     if (error) co_return error;
   }

@@ -59,8 +59,8 @@ Errors CompressedCheck::check(const std::vector<std::span<const float>>& gradien
                               const std::vector<std::span<const float>>& results,
                               const Compressors& compressors) {
   // A call that may have been bypassed cannot be compared with the plain algorithm. By host, sums
-  // are elected that no single rank has.
-  const bool plain = spec_.sparse() && !spec_.may_bypass && !spec_.by_host;
+  // are elected that no single rank has. A density that adapts is not known here.
+  const bool plain = spec_.sparse() && !spec_.adapts() && !spec_.may_bypass && !spec_.by_host;
   const pith::Electors electors = spec_.scheme->electors;
   if (plain && electors == pith::Electors::each_rank) {
     return compare_with_topk(gradients, results, compressors);

@@ -94,7 +94,8 @@ std::vector<Calls::Contestant> Calls::dense(const Cell& cell) {
                       step++, team),
            "a collective");
     };
-    all.push_back({std::string(name), candidates_[i].algorithm(collective), call});
+    all.push_back(
+        {std::string(name), candidates_[i].algorithm(collective), call, candidates_[i].learns});
   }
   return all;
 }
@@ -106,7 +107,7 @@ std::vector<Calls::Contestant> Calls::sparse(const Cell& cell) {
   std::vector<Contestant> all;
   for (std::size_t i = 0; i < candidates_.size(); ++i) {
     const Candidate& candidate = candidates_[i];
-    if (candidate.name.empty() || cell.bytes < candidate.least_bytes) continue;
+    if (candidate.name.empty() || candidate.learns || cell.bytes < candidate.least_bytes) continue;
     all.push_back(compressed(cell, candidate.name, density, *teams_[i]));
   }
   for (const char* exchange : {"direct", "ring", "recursive-doubling", "split"}) {
@@ -130,7 +131,7 @@ Calls::Contestant Calls::compressed(const Cell& cell, std::string name, const st
                                  nullptr),
          "pithAllReduceCompressed");
   };
-  return {std::move(name), nullptr, call};
+  return {std::move(name), nullptr, call, false};
 }
 
 // Only the ends of the result: that the right call was timed, not that the library works.

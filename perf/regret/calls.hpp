@@ -32,6 +32,7 @@ class Calls {
     std::string name;
     const pith::Algorithm* algorithm = nullptr;  // null: the library's choice
     Replay::Call call;
+    bool learns = false;  // makes calls before it is timed
   };
 
   // Creates the candidates' communicators, and buffers for vectors of up to `bytes_max`. Their

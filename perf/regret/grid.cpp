@@ -63,6 +63,13 @@ bool Grid::is_hopeless(const Cell& cell) {
   return expected > doubt * options_.limits.call_s;
 }
 
+// Whether there is time for so many calls that the rivals of a size have all been tried.
+bool Grid::can_learn(const Cell& cell, double allowed_s) {
+  constexpr double calls = 400;
+  const auto& best = line_of(cell).best;
+  return best.empty() || calls * best.back().second < allowed_s;
+}
+
 // The tries of a long call may take the time of whole cells.
 double Grid::guess(const Cell& cell, const std::string& name) {
   constexpr double far = 8;
@@ -115,14 +122,22 @@ Record Grid::replay(const Cell& cell, double left_s, double share_s) {
     record["left_out"] = left_s <= 0 ? "no time" : "over the limit of a call";
     return record;
   }
-  const std::vector<Calls::Contestant> contestants = calls_.of(cell);
+  std::vector<Calls::Contestant> contestants = calls_.of(cell);
+  if (!can_learn(cell, share_s / 2))
+    std::erase_if(contestants, [](auto& one) { return one.learns; });
   std::vector<Replay::Call> calls;
   std::vector<double> guesses;
   for (const Calls::Contestant& one : contestants) {
     guesses.push_back(guess(cell, one.name));
     if (guesses.back() == 0) calls.push_back(one.call);
   }
-  const Replayed replayed = replay_.run(calls, share_s, std::min(left_s, most_shares * share_s));
+  const double begun = seconds_now();
+  for (const Calls::Contestant& one : contestants) {
+    if (one.learns) replay_.let_learn(one.call, share_s / 2);
+  }
+  const double spent = control_.average(seconds_now() - begun, Average::rank0);
+  const Replayed replayed =
+      replay_.run(calls, share_s - spent, std::min(left_s, most_shares * share_s) - spent);
   record["candidates"] = Record::array();
   if (!replayed.left_out.empty()) {
     if (replayed.left_out != "no time") remember(cell, record);

@@ -50,6 +50,7 @@ class Grid {
   Record candidate(const Cell& cell, const Calls::Contestant& contestant, const Duration& duration);
   Line& line_of(const Cell& cell) { return lines_[{cell.collective, cell.density}]; }
   bool is_hopeless(const Cell& cell);
+  bool can_learn(const Cell& cell, double allowed_s);
   // What a contestant that is far too slow would take, by the size before; 0: it is worth a try.
   double guess(const Cell& cell, const std::string& name);
   void remember(const Cell& cell, const Record& record);

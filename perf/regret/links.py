@@ -24,8 +24,9 @@ from namespaces import unavailable  # noqa: E402
 
 SHAPED = re.compile(r"(\d+(?:\.\d+)?)g(?:\+(\d+(?:\.\d+)?)ms)?")
 # Beside every algorithm: the library's choice with another setting, where one may matter.
-TCP_SETTINGS = ("streams=1", "streams=2", "chunk=131072", "chunk=2097152")
-PRIVATE_SETTINGS = ("copy_bytes=65536", "chunk=16384", "chunk=262144")
+LEARNING = ("learn=1",)
+TCP_SETTINGS = LEARNING + ("streams=1", "streams=2", "chunk=131072", "chunk=2097152")
+PRIVATE_SETTINGS = LEARNING + ("copy_bytes=65536", "chunk=16384", "chunk=262144")
 # Seconds of a small message beside the delay: two processors that handle packets.
 PACKET_S = 20e-6
 ROOT_PORT = 20000
@@ -62,7 +63,7 @@ class Link:
         return flags
 
 
-LOCAL = {"shm": Link("shm", "shm", "registered"),
+LOCAL = {"shm": Link("shm", "shm", "registered", LEARNING),
          "private": Link("private", "shm", "private", PRIVATE_SETTINGS),
          "loopback": Link("loopback", "tcp", "private", TCP_SETTINGS)}
 

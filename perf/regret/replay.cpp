@@ -50,6 +50,20 @@ double Replay::timed(const Call& call, int calls) const {
   return (seconds_now() - start) / calls;
 }
 
+// Beside the calls, ranks need some time to agree on what was learnt.
+void Replay::let_learn(const Call& call, double allowed_s) const {
+  constexpr int enough_calls = 1000;
+  constexpr double agreement_s = 0.2;
+  constexpr int batch = 25;
+  const double start = seconds_now();
+  double taken = 0;
+  for (int calls = 0; taken < allowed_s && (calls < enough_calls || taken < agreement_s);
+       calls += batch) {
+    for (int i = 0; i < batch; ++i) call();
+    taken = control_.average(seconds_now() - start, Average::rank0);
+  }
+}
+
 // The least of some calls, as the first pays for memory and windows that grow.
 double Replay::try_out(const Call& call) const {
   constexpr double enough_s = 0.01;

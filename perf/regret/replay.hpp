@@ -42,6 +42,9 @@ class Replay {
   // `control`: for meetings and agreements, which are not timed.
   Replay(const ReplayLimits& limits, const Team& control);
 
+  // Calls until the library has learnt of them what it can, or until the time is over.
+  void let_learn(const Call& call, double allowed_s) const;
+
   // The first two contestants are the default and the same again, which are never hopeless.
   // `allowed_s`: what the rounds may take; `patience_s`: what the least rounds may take at most.
   Replayed run(const std::vector<Call>& contestants, double allowed_s, double patience_s);

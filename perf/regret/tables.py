@@ -3,7 +3,8 @@ from heatmap import in_order, size_name
 from score import (DEFAULT, TARGETS, best_of, complete, reaches, regret_of, regrets_of_same,
                    tried_times_of, what_of)
 
-RIVAL_NAMES = {"library": "the library", "fixed": "best single", "openmpi": "Open MPI's rules",
+RIVAL_NAMES = {"library": "the library", "fixed": "best single",
+               "learned": "having learnt", "openmpi": "Open MPI's rules",
                "textbook": "textbook", "textbook-laid": "textbook, laid"}
 
 

@@ -131,7 +131,8 @@ pithResult_t pithCommGetAlgorithm(pithComm_t comm, const char* collective, size_
               fmt::format("{}: collective is \"{}\", expected a name as \"allreduce\"", function,
                           collective)};
     }
-    *algorithm = communicator.calls().planner().chosen(by_model->collective, bytes).name.data();
+    *algorithm =
+        communicator.calls().planner().chosen(by_model->collective, bytes).algorithm->name.data();
     return {};
   });
 }

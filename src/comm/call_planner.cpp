@@ -19,46 +19,49 @@ constexpr std::size_t always_timed_bytes = std::size_t{64} << 10;
 
 std::size_t bytes_of(const CollectiveArgs& args) { return args.count * size_of(args.type); }
 
+CallPlan chosen_in(const Choices::Cell& cell, const Model& model, Collective collective,
+                   std::size_t bytes) {
+  if (cell.chosen == Choices::by_model) return {&model.algorithm(collective, bytes)};
+  return {&Choices::algorithm_of(cell.chosen), Choices::variant_of(cell.chosen)};
+}
+
 }  // namespace
 
 void CallPlanner::begin() {
-  const std::lock_guard lock(mutex_);
-  learns_ = model_.learns();
-  start_ = choices_ = model_.start();
+  if (!model_.learns()) return;
+  learned_ = std::make_unique<Learned>();
+  learned_->start = learned_->choices = model_.start();
 }
 
 void CallPlanner::adopt(std::string_view saved) {
-  const Expected<Choices> choices = Choices::restore(start_, saved, model_.ranks());
+  if (!learned_) return;
+  const Expected<Choices> choices = Choices::restore(learned_->start, saved, model_.ranks());
   if (!choices) return log(LogLevel::warn, choices.error().message());
-  const std::lock_guard lock(mutex_);
-  choices_ = *choices;
+  const std::lock_guard lock(learned_->mutex);
+  learned_->choices = *choices;
 }
 
-const Algorithm& CallPlanner::chosen_in(const Choices::Cell& cell, Collective collective,
-                                        std::size_t bytes) const {
-  return cell.chosen == Choices::by_model ? model_.algorithm(collective, bytes)
-                                          : Choices::algorithm_at(cell.chosen);
-}
-
-void CallPlanner::plan_by_choices(CollectiveArgs& args) {
+void CallPlanner::Learned::plan(const Model& model, CollectiveArgs& args) {
   const std::size_t bytes = bytes_of(args);
   const SizeClass size(bytes);
-  const Choices::Cell& cell = choices_.at(args.collective, size);
-  const std::uint32_t count = counts_[static_cast<std::size_t>(args.collective)][size.index()]++;
+  const Choices::Cell& cell = choices.at(args.collective, size);
+  const std::uint32_t count = counts[static_cast<std::size_t>(args.collective)][size.index()]++;
   const bool is_new = cell.is_new || count < new_until;
   if (is_new && cell.rival_count != 0 && count >= calls_before && count % often == 0) {
-    const Choices::Place rival = cell.rivals[count / often % cell.rival_count];
-    args.plan = {&Choices::algorithm_at(rival), true};
-    return;
+    const Choices::Plan rival = cell.rivals[count / often % cell.rival_count];
+    args.plan = {&Choices::algorithm_of(rival), Choices::variant_of(rival), true};
+  } else {
+    const bool is_sample = is_new ? count % often == often / 2 : count % seldom == 0;
+    args.plan = chosen_in(cell, model, args.collective, bytes);
+    args.plan.is_timed = (is_sample || bytes >= always_timed_bytes) && bytes != 0;
   }
-  const bool is_sample = is_new ? count % often == often / 2 : count % seldom == 0;
-  const bool is_timed = (is_sample || bytes >= always_timed_bytes) && bytes != 0;
-  args.plan = {&chosen_in(cell, args.collective, bytes), is_timed};
+  if (args.plan.variant != Variant::usual) args.tuning = varied(args.tuning, args.plan.variant);
 }
 
-const Algorithm& CallPlanner::chosen(Collective collective, std::size_t bytes) const {
-  const std::lock_guard lock(mutex_);
-  return chosen_in(choices_.at(collective, SizeClass(bytes)), collective, bytes);
+CallPlan CallPlanner::chosen(Collective collective, std::size_t bytes) const {
+  if (!learned_) return {&model_.algorithm(collective, bytes)};
+  const std::lock_guard lock(learned_->mutex);
+  return chosen_in(learned_->choices.at(collective, SizeClass(bytes)), model_, collective, bytes);
 }
 
 }  // namespace pith

@@ -1,11 +1,12 @@
-// Plans a communicator's dense calls: which algorithm makes each, and whether it is timed. Every
-// rank counts the calls of each collective and size, and tries rivals of the chosen algorithm at
+// Plans a communicator's dense calls: which algorithm makes each and how, and whether it is timed.
+// Every rank counts the calls of each collective and size, and tries rivals of what is chosen at
 // the same counts as the others, so all plan alike without a message. Used by the thread that
 // issues the calls.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string_view>
 
@@ -29,23 +30,25 @@ class CallPlanner {
 
   // Not for calls that a graph replays, which have no number: the model alone chooses for them.
   void plan(CollectiveArgs& args) {
-    if (learns_) plan_by_choices(args);
+    if (learned_) learned_->plan(model_, args);
   }
 
   // By any thread.
-  const Algorithm& chosen(Collective collective, std::size_t bytes) const;
+  CallPlan chosen(Collective collective, std::size_t bytes) const;
 
  private:
-  void plan_by_choices(CollectiveArgs& args);
-  const Algorithm& chosen_in(const Choices::Cell& cell, Collective collective,
-                             std::size_t bytes) const;
+  // What a communicator that learns has.
+  struct Learned {
+    std::mutex mutex;  // for other threads, while `choices` changes
+    Choices start;
+    Choices choices;
+    std::array<std::array<std::uint32_t, SizeClass::count>, collective_count> counts{};
+
+    void plan(const Model& model, CollectiveArgs& args);
+  };
 
   const Model& model_;
-  bool learns_ = false;
-  mutable std::mutex mutex_;  // for other threads, while choices_ changes
-  Choices start_;
-  Choices choices_;
-  std::array<std::array<std::uint32_t, SizeClass::count>, collective_count> counts_{};
+  std::unique_ptr<Learned> learned_;  // null: the model alone chooses
 };
 
 }  // namespace pith

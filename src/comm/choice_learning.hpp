@@ -23,7 +23,10 @@ class ChoiceLearning {
 
   // --- by the thread that issues calls ---
 
-  bool wants_times() const { return is_first_; }
+  // The root of a broadcast runs ahead: its time tells nothing.
+  bool wants_time_of(const CollectiveArgs& args) const {
+    return is_first_ && !(args.collective == Collective::broadcast && args.root == 0);
+  }
   // Times that the control thread is too slow to fetch are dropped. Allocates nothing.
   void add(const CallTime& time);
 

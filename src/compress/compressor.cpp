@@ -9,6 +9,7 @@
 #include <new>
 #include <utility>
 
+#include "compress/density_key.hpp"
 #include "compress/host_slice.hpp"
 #include "core/call_number.hpp"
 #include "core/failure.hpp"
@@ -190,7 +191,7 @@ void Compressor::begin(std::uint32_t call, const Gradient& gradient, Compute* de
   elected = all;
   histogram = nullptr;
   taken.knows_before = false;
-  taken.before = state();  // may throw
+  taken.before = *this;  // may throw
   taken.knows_before = true;
 }
 
@@ -334,7 +335,7 @@ void Compressor::fail(Compute& host) {
   add_rest(host);
   if (slice_) slice_->restore();
   spent_ = false;
-  if (taken_[0].knows_before) state() = taken_[0].before;
+  if (taken_[0].knows_before) set_state(taken_[0].before);
   queue_ = nullptr;
 }
 
@@ -379,7 +380,7 @@ void Compressor::return_after(Compute& host, std::uint32_t completed) {
     } else {
       give_back(host, taken);
     }
-    state() = taken.before;
+    set_state(taken.before);
   }
   if (slice_) slice_->return_after(completed);
 }
@@ -394,7 +395,7 @@ void Compressor::reset() {
   is_new_ = true;
   count_ = 0;
   scale_ = 1;
-  state() = {};
+  set_state({});
   stats = {};
   for (Taken& taken : taken_) {
     taken.delivered = false;
@@ -419,8 +420,13 @@ void Compressor::scale(Compute& host, float factor) {
   if (slice_) slice_->scale(host, factor);
 }
 
+void Compressor::set_state(const SchemeState& state) {
+  static_cast<SchemeState&>(*this) = state;
+  spec_.density = density_of(spec_, density_control);
+}
+
 void Compressor::adopt(const SchemeState& state, double scale) {
-  this->state() = state;
+  set_state(state);
   scale_ = scale;
   is_new_ = false;
 }
@@ -454,7 +460,8 @@ void Compressor::add_residual(Compute& host, const std::byte* residual) {
 }
 
 std::uint64_t Compressor::digest() const {
-  return mix(mix(spec_digest_, step), std::bit_cast<std::uint64_t>(scale_));
+  const std::uint64_t hash = mix(mix(spec_digest_, step), std::bit_cast<std::uint64_t>(scale_));
+  return spec_.adapts() ? mix(hash, std::bit_cast<std::uint64_t>(density_control.density)) : hash;
 }
 
 }  // namespace pith

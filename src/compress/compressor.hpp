@@ -37,6 +37,7 @@ class Compressor : public SchemeState {
   explicit Compressor(const Spec& spec);
   ~Compressor();
 
+  // With density=auto its density is that of the present call, or of the last one.
   const Spec& spec() const { return spec_; }
   std::size_t count() const { return count_; }
   DType type() const { return type_; }
@@ -131,6 +132,8 @@ class Compressor : public SchemeState {
   double scale() const { return scale_; }
   // Neither called nor loaded since creation or reset.
   bool is_new() const { return is_new_; }
+  // In a call, or between calls. With density=auto the spec's density follows.
+  void set_state(const SchemeState& state);
   // Makes a new compressor continue from a saved state.
   void adopt(const SchemeState& state, double scale);
   // Adds `count()` float32, at any address, to the residual.
@@ -174,14 +177,13 @@ class Compressor : public SchemeState {
   void clear_spent(Compute& host);
   void count_in(const PassResult& found);
   AccumulateKernel::Args args_of(std::size_t begin, std::size_t count) const;
-  SchemeState& state() { return *this; }
   // The kernels' memory, and memory that both sides can access; `host` is the caller's.
   Compute& vectors(Compute& host) const {
     return queue_ ? *queue_ : (device_ ? device_->compute() : host);
   }
   Compute& reachable(Compute& host) const { return device_ && !queue_ ? device_->pinned() : host; }
 
-  const Spec spec_;
+  Spec spec_;                        // only the density changes, with density=auto
   const std::uint64_t spec_digest_;  // cached: needs the spec's text
   bool shaped_ = false;
   std::size_t count_ = 0;

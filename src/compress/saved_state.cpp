@@ -33,11 +33,22 @@ std::uint64_t checksum(std::span<const std::byte> bytes) {
 
 // --- the scheme's state, one section per member -----------------------------------------------
 
-// Sections that every scheme has; the others are listed by the scheme.
+bool load_density(SchemeState& state, const StateShape& shape, StateReader& in) {
+  state.density_control = in.value<DensityControl>();
+  return shape.spec.adapts() && is_sound(state.density_control);
+}
+
+// Sections that every scheme has, the last only with density=auto; the others are listed by the
+// scheme.
 constexpr StateSection common_sections[] = {
     {"step", save_plain<&SchemeState::step>, load_plain<&SchemeState::step>},
     {"layout", save_plain<&SchemeState::layout>, load_plain<&SchemeState::layout>},
+    {"density", save_plain<&SchemeState::density_control>, load_density},
 };
+
+std::span<const StateSection> common_of(const Spec& spec) {
+  return std::span(common_sections).first(spec.adapts() ? 3 : 2);
+}
 
 void write_section(const StateSection& section, const SchemeState& state, StateWriter& out) {
   StateWriter counted(nullptr);
@@ -47,10 +58,11 @@ void write_section(const StateSection& section, const SchemeState& state, StateW
   section.save(state, out);
 }
 
-void write_state(const SchemeState& state, const Scheme& scheme, StateWriter& out) {
-  out.value(static_cast<std::uint64_t>(std::size(common_sections) + scheme.sections.size()));
-  for (const StateSection& section : common_sections) write_section(section, state, out);
-  for (const StateSection& section : scheme.sections) write_section(section, state, out);
+void write_state(const SchemeState& state, const Spec& spec, StateWriter& out) {
+  const auto common = common_of(spec);
+  out.value(static_cast<std::uint64_t>(common.size() + spec.scheme->sections.size()));
+  for (const StateSection& section : common) write_section(section, state, out);
+  for (const StateSection& section : spec.scheme->sections) write_section(section, state, out);
 }
 
 const StateSection* find_section(std::span<const StateSection> sections, std::string_view name) {
@@ -105,7 +117,7 @@ void write(const Compressor& compressor, StateWriter& out) {
   out.value(static_cast<std::uint8_t>(compressor.type()));
   out.value(static_cast<std::uint64_t>(compressor.count()));
   out.value(compressor.scale());
-  write_state(compressor, *compressor.spec().scheme, out);
+  write_state(compressor, compressor.spec(), out);
   std::byte* residual = out.room(compressor.count() * sizeof(float));
   if (residual) compressor.copy_residual(residual);
 }

@@ -12,7 +12,7 @@ namespace pith {
 
 // A key of a scheme, and how its value is stored in a spec.
 struct Key {
-  enum class Kind : std::uint8_t { word, integer, real };
+  enum class Kind : std::uint8_t { word, integer, real, density };
 
   std::string_view name;
   std::span<const std::string_view> words = {};  // the allowed values; empty: a number

@@ -5,6 +5,7 @@
 #include <array>
 #include <bit>
 
+#include "compress/density_key.hpp"
 #include "compress/scheme.hpp"
 
 namespace pith::keys {
@@ -49,14 +50,11 @@ inline constexpr std::array<std::string_view, 2> hierarchy_words = {"flat", "hos
 inline constexpr std::array<std::string_view, 2> bypass_words = {"never", "auto"};
 inline constexpr std::array<std::string_view, 2> nonfinite_words = {"propagate", "drop"};
 
-inline constexpr Key density{
-    .name = "density",
-    .get = [](const Spec& spec) { return std::bit_cast<std::uint64_t>(spec.density); },
-    .set = [](Spec& spec, std::uint64_t bits) { spec.density = std::bit_cast<double>(bits); },
-    .kind = Key::Kind::real,
-    .least = 0,
-    .most = 1,
-    .expected = "more than 0 and at most 1"};
+inline constexpr Key density{.name = "density",
+                             .get = density_bits,
+                             .set = set_density,
+                             .kind = Key::Kind::density,
+                             .expected = density_expected};
 inline constexpr Key reduction{"reduction", reduction_words, get_word<&Spec::reduction>,
                                set_word<&Spec::reduction>};
 inline constexpr Key values{

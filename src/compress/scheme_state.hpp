@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "compress/density_control.hpp"
 #include "compress/election.hpp"
 #include "compress/exdyna_control.hpp"
 #include "compress/threshold_forecast.hpp"
@@ -20,7 +21,8 @@ struct SliceLayout {
 // allocates nothing in the steady state.
 struct SchemeState {
   std::uint64_t step = 0;
-  SliceLayout layout;          // before the members that depend on it
+  SliceLayout layout;              // before the members that depend on it
+  DensityControl density_control;  // density=auto
   ThresholdForecast forecast;  // of the k-th magnitude (topk; ar-topk: of what this rank elected)
   SmoothedNorm raw_norm;       // of this rank's gradients (ar-topk: score=raw)
   Succession succession;       // of leaders (ar-topk: election=variance-lagged)

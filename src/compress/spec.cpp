@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "compress/density_key.hpp"
 #include "compress/scheme.hpp"
 #include "core/mix.hpp"
 
@@ -59,8 +60,23 @@ std::optional<T> number_of(std::string_view text) {
   return number;
 }
 
+std::optional<std::uint64_t> parse_density(std::string_view text) {
+  if (text == "auto") return usual_density_range();
+  const std::size_t dots = text.find(range_separator);
+  if (dots == text.npos) {
+    const auto number = number_of<double>(text);
+    if (!number || !(*number > 0 && *number <= 1)) return std::nullopt;
+    return std::bit_cast<std::uint64_t>(*number);
+  }
+  const auto least = number_of<float>(text.substr(0, dots));
+  const auto most = number_of<float>(text.substr(dots + range_separator.size()));
+  const bool is_range = least && most && *least > 0 && *least < *most && *most <= 1;
+  return is_range ? std::optional(density_range(*least, *most)) : std::nullopt;
+}
+
 // The number as the key stores it.
-std::optional<std::uint64_t> number_of(const Key& key, std::string_view text) {
+std::optional<std::uint64_t> parse_number(const Key& key, std::string_view text) {
+  if (key.kind == Key::Kind::density) return parse_density(text);
   if (key.kind == Key::Kind::integer) {
     const auto number = number_of<std::uint64_t>(text);
     const bool fits = number && double(*number) >= key.least && double(*number) <= key.most;
@@ -71,9 +87,23 @@ std::optional<std::uint64_t> number_of(const Key& key, std::string_view text) {
   return std::bit_cast<std::uint64_t>(*number);
 }
 
+std::string text_of(const Key& key, std::uint64_t value) {
+  switch (key.kind) {
+    case Key::Kind::word:
+      return std::string(key.words[value]);
+    case Key::Kind::integer:
+      return fmt::format("{}", value);
+    case Key::Kind::real:
+      return fmt::format("{}", std::bit_cast<double>(value));
+    case Key::Kind::density:
+      return density_text(value);
+  }
+  return {};
+}
+
 Error set_key(std::string_view text, const Key& key, std::string_view value, Spec& spec) {
   if (key.words.empty()) {
-    const auto number = number_of(key, value);
+    const auto number = parse_number(key, value);
     if (!number) {
       return bad(text, fmt::format("{} is \"{}\", expected {}", key.name, value, key.expected));
     }
@@ -118,6 +148,9 @@ Expected<Spec> Spec::parse(std::string_view text) {
     if (Error error = set_key(text, **key, part.substr(equals + 1), spec)) return error;
   }
   if (scheme.complete) scheme.complete(spec, seen);
+  if (spec.adapts() && spec.by_host) {
+    return bad(text, "density changes from call to call, expected a number with hierarchy=host");
+  }
   return spec;
 }
 
@@ -137,11 +170,7 @@ std::string Spec::text() const {
   char separator = ':';
   for (const Key& key : scheme->keys) {
     const std::uint64_t value = key.get(*this);
-    const std::string text = key.kind == Key::Kind::word ? std::string(key.words[value])
-                             : key.kind == Key::Kind::real
-                                 ? fmt::format("{}", std::bit_cast<double>(value))
-                                 : fmt::format("{}", value);
-    out += fmt::format("{}{}={}", separator, key.name, text);
+    out += fmt::format("{}{}={}", separator, key.name, text_of(key, value));
     separator = ',';
   }
   return out;

@@ -23,7 +23,9 @@ enum class Reduction : std::uint8_t { direct, ring, tree };
 struct Spec {
   const Scheme* scheme = &none_scheme;
   // Keys that several schemes have:
-  double density = 0;
+  double density = 0;       // with density=auto: the present one
+  float least_density = 0;  // the range of density=auto; 0: it is fixed
+  float most_density = 0;
   Reduction reduction = Reduction::direct;
   DType values = DType::f32;  // type in messages: f32, bf16 or f16
   bool feedback = true;
@@ -50,6 +52,10 @@ struct Spec {
   static Spec unpack(const Packed& packed);
   // Whether elements are elected.
   bool sparse() const;
+  // Whether density=auto.
+  bool adapts() const { return most_density > 0; }
+  // That calls may have.
+  double largest_density() const { return adapts() ? double(most_density) : density; }
 
   bool operator==(const Spec&) const = default;
 };

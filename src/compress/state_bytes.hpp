@@ -108,6 +108,13 @@ concept HasState = requires(const T& value) {
 inline bool is_sound(const ThresholdForecast::State& state) {
   return std::isfinite(state.last) && std::isfinite(state.drift) && std::isfinite(state.error);
 }
+inline bool is_sound(const DensityControl& control) {
+  const auto is_sum = [](double sum) { return std::isfinite(sum) && sum >= 0; };
+  const LinkSums& link = control.link;
+  return control.density >= 0 && control.density <= 1 && is_sum(link.messages_messages) &&
+         is_sum(link.messages_bytes) && is_sum(link.bytes_bytes) && is_sum(link.messages_seconds) &&
+         is_sum(link.bytes_seconds);
+}
 inline bool is_sound(const SmoothedNorm::State& state) {
   return state.count <= SmoothedNorm::window && state.next < SmoothedNorm::window;
 }

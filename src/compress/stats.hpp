@@ -24,6 +24,7 @@ struct CompressorStats {
   double select_seconds = 0;
   double exchange_seconds = 0;
   double total_seconds = 0;
+  std::uint64_t ended_ns = 0;  // by monotonic_ns()
 };
 
 }  // namespace pith

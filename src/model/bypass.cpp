@@ -8,24 +8,17 @@
 #include "collectives/sparse/exdyna_cost.hpp"
 #include "collectives/typed_span.hpp"
 #include "compress/scheme.hpp"
+#include "model/compressed_cost.hpp"
 #include "model/nominal.hpp"
 
 namespace pith {
 
-// Each pass over the vector costs memory bandwidth; each rank adds up all the pairs it receives.
 bool is_faster_dense(const Spec& spec, std::size_t count, int ranks, bool views) {
   if (ranks == 1 || count == 0) return false;
   const LinkCost& link = views ? nominal::memory : nominal::wire;
-  const double n = double(count);
-  const double k = double(elected_of(spec.density, count));
-  const double others = ranks - 1;
-  const double lists = spec.scheme->electors == Electors::each_rank ? others : 2;
-  const double passes = n * (nominal::select_element + nominal::write_element);
-  const double sparse = 2 * others * link.alpha + lists * k * nominal::pair_bytes * link.beta +
-                        (lists + 1) * k * nominal::add_pair + passes;
-  const double rounds = 2 * std::ceil(std::log2(double(ranks)));
-  const double dense = rounds * link.alpha + 2 * others / ranks * 4 * n * link.beta + passes;
-  return dense < sparse;
+  const CallCost sparse = compressed_cost(spec, spec.density, count, ranks);
+  return dense_cost(count, ranks).seconds(link.alpha, link.beta) <
+         sparse.seconds(link.alpha, link.beta);
 }
 
 bool is_faster_dense_by_host(const Spec& spec, std::size_t count, const Hosts& hosts) {

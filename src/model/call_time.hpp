@@ -9,6 +9,7 @@ namespace pith {
 
 struct CallTime {
   const Algorithm* algorithm = nullptr;
+  Variant variant = Variant::usual;
   std::size_t bytes = 0;  // as in Shape
   double seconds = 0;
 };

@@ -1,5 +1,7 @@
 #include "model/choices.hpp"
 
+#include <fmt/format.h>
+
 #include "collectives/registry.hpp"
 #include "core/packing.hpp"
 
@@ -7,9 +9,11 @@ namespace pith {
 
 namespace {
 
-bool can_serve(Choices::Place place, std::size_t collective, int ranks) {
-  if (place >= algorithm_table.size()) return false;
-  const Algorithm& algorithm = algorithm_table[place];
+static_assert(variant_count * algorithm_table.size() < Choices::by_model);
+
+bool can_serve(Choices::Plan plan, std::size_t collective, int ranks) {
+  if (plan >= Choices::plan_count()) return false;
+  const Algorithm& algorithm = Choices::algorithm_of(plan);
   return static_cast<std::size_t>(algorithm.collective) == collective &&
          ranks <= algorithm.ranks_max;
 }
@@ -24,10 +28,21 @@ bool is_valid(const Choices::Cell& cell, std::size_t collective, int ranks) {
 
 }  // namespace
 
-void Choices::Cell::remove_rival(Place place) {
+Choices::Plan Choices::plan_of(const Algorithm& algorithm, Variant variant) {
+  const auto place = static_cast<std::size_t>(&algorithm - algorithms().data());
+  return static_cast<Plan>(static_cast<std::size_t>(variant) * algorithms().size() + place);
+}
+
+std::string Choices::text_of(Plan plan) {
+  const std::string_view name = algorithm_of(plan).name;
+  const std::string_view variant = name_of(variant_of(plan));
+  return variant.empty() ? std::string(name) : fmt::format("{} {}", name, variant);
+}
+
+void Choices::Cell::remove_rival(Plan plan) {
   const auto end = rivals.begin() + rival_count;
-  const auto left = std::remove(rivals.begin(), end, place);
-  std::fill(left, end, Place{0});
+  const auto left = std::remove(rivals.begin(), end, plan);
+  std::fill(left, end, Plan{0});
   rival_count = static_cast<std::uint8_t>(left - rivals.begin());
 }
 
@@ -50,7 +65,7 @@ Expected<Choices> Choices::restore(const Choices& start, std::string_view text, 
     const auto collective = in.value<std::uint8_t>();
     const auto size = in.value<std::uint8_t>();
     Cell cell;
-    cell.chosen = in.value<Place>();
+    cell.chosen = in.value<Plan>();
     cell.is_new = in.value<std::uint8_t>() != 0;
     cell.rival_count = in.value<std::uint8_t>();
     cell.rivals = in.value<decltype(cell.rivals)>();

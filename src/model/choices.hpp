@@ -34,24 +34,28 @@ class SizeClass {
 
 class Choices {
  public:
-  // Algorithms by their place in the table.
-  using Place = std::uint8_t;
-  static const Algorithm& algorithm_at(Place place) { return algorithms()[place]; }
-  static Place place_of(const Algorithm& algorithm) {
-    return static_cast<Place>(&algorithm - algorithms().data());
+  // An algorithm and its variant.
+  using Plan = std::uint8_t;
+  static std::size_t plan_count() { return variant_count * algorithms().size(); }
+  static Plan plan_of(const Algorithm& algorithm, Variant variant = Variant::usual);
+  static const Algorithm& algorithm_of(Plan plan) {
+    return algorithms()[plan % algorithms().size()];
   }
-  static constexpr Place by_model = 0xff;
+  static Variant variant_of(Plan plan) { return static_cast<Variant>(plan / algorithms().size()); }
+  // "ring in long chunks"
+  static std::string text_of(Plan plan);
+  static constexpr Plan by_model = 0xff;
 
   struct Cell {
-    Place chosen = by_model;
+    Plan chosen = by_model;
     bool is_new = false;  // the rivals are to be tried now
     std::uint8_t rival_count = 0;
-    std::array<Place, 6> rivals{};  // may be faster, as far as is known
+    std::array<Plan, 8> rivals{};  // may be faster, as far as is known
 
-    void add_rival(Place place) {
-      if (rival_count < rivals.size()) rivals[rival_count++] = place;
+    void add_rival(Plan plan) {
+      if (rival_count < rivals.size()) rivals[rival_count++] = plan;
     }
-    void remove_rival(Place place);
+    void remove_rival(Plan plan);
     bool operator==(const Cell&) const = default;
   };
 

@@ -1,8 +1,11 @@
 #include "model/model.hpp"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "model/bypass.hpp"
+#include "model/density_choice.hpp"
 #include "model/nominal.hpp"
 #include "model/rules.hpp"
 
@@ -54,8 +57,10 @@ const Algorithm* Model::algorithm(std::string_view collective, std::size_t bytes
   return found == algorithms().end() ? nullptr : &algorithm(found->collective, bytes);
 }
 
-double Model::nominal_cost(const Algorithm& algorithm, std::size_t bytes) const {
-  return algorithm.cost(shape(bytes), views_ ? nominal::memory : nominal::wire);
+double Model::nominal_cost(const Algorithm& algorithm, std::size_t bytes, Variant variant) const {
+  Shape shape = this->shape(bytes);
+  shape.tuning = varied(shape.tuning, variant);
+  return algorithm.cost(shape, views_ ? nominal::memory : nominal::wire);
 }
 
 Choices Model::start() const {
@@ -70,29 +75,47 @@ Choices Model::start() const {
   return choices;
 }
 
+// Those of least cost: there may be more than fit.
 void Model::add_rivals(Choices& choices, Collective collective, SizeClass size) const {
   constexpr std::size_t largest_tried = std::size_t{256} << 20;  // scratch of some is P vectors
   constexpr std::size_t short_bytes = std::size_t{64} << 10;
-  if (size.largest() > largest_tried) return;
-  const double factor = size.largest() <= short_bytes ? 3 : 2;
-  const Algorithm& chosen = algorithm(collective, size.largest());
-  const auto can_serve = [&](const Algorithm& one) {
-    return one.collective == collective && ranks_ <= one.ranks_max;
-  };
-  double least = nominal_cost(chosen, size.largest());
+  constexpr std::size_t least_copied = std::size_t{16} << 10;
+  const std::size_t bytes = size.largest();
+  if (bytes > largest_tried) return;
+  std::vector<std::pair<double, Choices::Plan>> found;
   for (const Algorithm& one : algorithms()) {
-    if (can_serve(one)) least = std::min(least, nominal_cost(one, size.largest()));
+    if (one.collective != collective || ranks_ > one.ranks_max) continue;
+    const double cost = nominal_cost(one, bytes);
+    found.emplace_back(cost, Choices::plan_of(one));
+    const bool may_copy = views_ && one.can_copy && bytes >= least_copied;
+    if (may_copy) found.emplace_back(cost, Choices::plan_of(one, Variant::copies));
   }
-  for (const Algorithm& one : algorithms()) {
-    if (!can_serve(one) || &one == &chosen) continue;
-    if (nominal_cost(one, size.largest()) > factor * least) continue;
-    choices.at(collective, size).add_rival(Choices::place_of(one));
+  std::ranges::sort(found);
+  const Choices::Plan chosen = Choices::plan_of(algorithm(collective, bytes));
+  for (const auto& [cost, plan] : found) {
+    if (cost > (bytes <= short_bytes ? 3 : 2) * found.front().first) break;
+    if (plan != chosen) choices.at(collective, size).add_rival(plan);
   }
 }
 
 bool Model::is_faster_dense(const Spec& spec, std::size_t count, const Hosts* hosts) const {
   return hosts ? is_faster_dense_by_host(spec, count, *hosts)
                : pith::is_faster_dense(spec, count, ranks_, views_);
+}
+
+void Model::adapt_density(const Spec& spec, std::size_t count, const DensityFacts& facts,
+                          DensityControl& control) const {
+  const LinkCost& nominal = views_ ? nominal::memory : nominal::wire;
+  DensityFacts known = facts;
+  if (pinned_) known.between_s = known.last_s = 0;
+  if (known.last_s > 0 && control.count > 0) {
+    const CallCost last = spec.density >= 1
+                              ? dense_cost(control.count, ranks_)
+                              : compressed_cost(spec, spec.density, control.count, ranks_);
+    add_call(control.link, nominal, last, known.last_s);
+  }
+  const LinkCost link = fitted_link(control.link, nominal);
+  control.density = choose_density(spec, count, ranks_, link, known);
 }
 
 }  // namespace pith

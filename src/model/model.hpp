@@ -43,11 +43,15 @@ class Model final : public Chooser {
   // The same by the collective's name, which must be zero-terminated; null: no such collective.
   const Algorithm* algorithm(std::string_view collective, std::size_t bytes) const;
   // Seconds that the call takes on nominal links and cores.
-  double nominal_cost(const Algorithm& algorithm, std::size_t bytes) const;
+  double nominal_cost(const Algorithm& algorithm, std::size_t bytes,
+                      Variant variant = Variant::usual) const;
   // What calls begin with: this model's own choice, and as its rivals the algorithms that may be
   // faster, by a cost function that may be wrong. No rivals where the choice is not the library's.
   Choices start() const;
   bool is_faster_dense(const Spec& spec, std::size_t count, const Hosts* hosts) const override;
+  // With PITH_DETERMINISTIC by gains and nominal links alone.
+  void adapt_density(const Spec& spec, std::size_t count, const DensityFacts& facts,
+                     DensityControl& control) const override;
 
  private:
   void add_rivals(Choices& choices, Collective collective, SizeClass size) const;

@@ -3,7 +3,8 @@
 // A cell (collective, size class) begins with the model's own choice and some rivals, which some of
 // its first calls are made by (comm/call_planner.hpp). A rival that is clearly faster becomes the
 // choice, and one that is clearly slower, or has been tried enough, is tried no more. When the
-// times of a settled cell change by a step, its rivals are tried anew.
+// times of a settled cell change by a step, its rivals are tried anew. Chunks of other lengths are
+// tried once the algorithm is settled.
 //
 // Not for several threads.
 #pragma once
@@ -17,8 +18,8 @@
 
 #include "model/call_time.hpp"
 #include "model/choices.hpp"
-#include "model/cost_correction.hpp"
 #include "model/model.hpp"
+#include "model/recent_times.hpp"
 #include "model/robust.hpp"
 
 namespace pith {
@@ -36,39 +37,36 @@ class Tuner {
   std::vector<std::string> take_reasons() { return std::exchange(reasons_, {}); }
 
  private:
-  // An algorithm in a cell.
   struct Trial {
-    Choices::Place place = 0;
-    int samples = 0;
+    explicit Trial(Choices::Plan what) : plan(what) {}
+
+    Choices::Plan plan;
+    bool begun = false;
+    RecentTimes times;
   };
   struct Learning {
     std::size_t bytes = 0;  // of the last call
-    Choices::Place chosen = 0;
+    Choices::Plan chosen = 0;
     std::vector<Trial> trials;
     StepDetectors steps;
     std::uint64_t settled_at = 0;  // by number of calls
     std::uint64_t calls = 0;
     std::uint64_t patience = 0;  // calls between two times that rivals are tried
+    bool chunks_tried = false;   // or being tried now
   };
   using Key = std::pair<Collective, std::size_t>;
 
-  // The logarithm of the seconds that a call takes, as far as is known.
-  struct Prediction {
-    double log_s = 0;
-    double log_sd = 0;
-  };
-  Prediction predict(Choices::Place place, std::size_t bytes) const;
   Learning& learning(const CallTime& time);
-  bool is_step(Learning& cell, const CallTime& time);
+  static bool is_step(Learning& cell, const CallTime& time);
   void try_again(const Key& key, Learning& cell);
   void decide(const Key& key, Learning& cell);
-  void choose(const Key& key, Learning& cell, Choices::Place place);
-  static Trial& trial(Learning& cell, Choices::Place place);
+  bool try_chunks(const Key& key, Learning& cell);
+  void choose(const Key& key, Learning& cell, Choices::Plan plan);
+  static Trial& trial(Learning& cell, Choices::Plan plan);
 
   const Model& model_;
   const Choices start_;
   Choices wanted_;
-  CostCorrection correction_;
   std::map<Key, Learning> cells_;
   std::vector<std::string> reasons_;
 };

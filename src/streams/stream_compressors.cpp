@@ -31,8 +31,9 @@ Error StreamCompressors::place(const CompressedArgs& args) {
     if (Error error = compressor.move_to(on_device ? vectors_ : nullptr)) return error;
     compressor.shape(tensor.count, tensor.type);
     const Spec& spec = compressor.spec();
-    const bool dense = !spec.sparse() || spec.by_host ||
-                       (spec.may_bypass && chooser.is_faster_dense(spec, all, nullptr));
+    const bool dense =
+        !spec.sparse() || spec.by_host ||
+        (spec.may_bypass && (spec.adapts() || chooser.is_faster_dense(spec, all, nullptr)));
     if (on_device && dense) compressor.make_room_for_whole();
   }
   return {};

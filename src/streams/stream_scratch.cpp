@@ -38,7 +38,7 @@ Need need_of(const CompressedArgs& args, std::size_t ranks) {
   Need need{2 * least, 4 * least};
   for (const CompressedTensor& tensor : args.tensors) {
     const Spec& spec = tensor.compressor->spec();
-    const std::size_t k = spec.sparse() ? elected_of(spec.density, tensor.count) : 0;
+    const std::size_t k = spec.sparse() ? elected_of(spec.largest_density(), tensor.count) : 0;
     need.device += 2 * pair_bytes * std::min(tensor.count, 4 * k + (least >> 4));
     need.pinned += pair_bytes * (4 + ranks) * k;
     if (tensor.sparse.count) need.pinned += 2 * pair_bytes * std::min(tensor.count, least);

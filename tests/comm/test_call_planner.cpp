@@ -89,10 +89,10 @@ TEST_CASE("agreed choices hold, and what is no choice changes nothing", "[planne
   Choices wanted = model.start();
   Choices::Cell& cell = wanted.at(Collective::allreduce, SizeClass(4000));
   cell = {};
-  cell.chosen = Choices::place_of(*find_algorithm(Collective::allreduce, "double_tree"));
+  cell.chosen = Choices::plan_of(*find_algorithm(Collective::allreduce, "double_tree"));
   planner.adopt(wanted.save(model.start()));
   planner.adopt("no choices");
-  CHECK(planner.chosen(Collective::allreduce, 4000).name == "double_tree");
+  CHECK(planner.chosen(Collective::allreduce, 4000).algorithm->name == "double_tree");
   CHECK(tried(planner, model, 1000, 1000) == 1000);
   CHECK(tried(planner, model, 100'000, 32) == 0);
 }

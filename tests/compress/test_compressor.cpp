@@ -242,6 +242,41 @@ TEST_CASE("the first state that is loaded tells the step, later ones add") {
   CHECK(b.compressor->step == 3);
 }
 
+TEST_CASE("a density that adapts goes back with its call, and is saved") {
+  const char* const adapting = "topk:density=auto";
+  const auto call = [](Vector& v, std::uint32_t number, double density) {
+    v.begin(number, ones);
+    SchemeState state = *v.compressor;
+    state.density_control.density = density;
+    v.compressor->set_state(state);
+  };
+  Vector v(adapting);
+  const double first = v.compressor->spec().density;
+  const std::uint64_t digest = v.compressor->digest();
+  call(v, 1, 0.05);
+  v.compressor->end(v.host);
+  CHECK(v.compressor->spec().density == 0.05);
+  call(v, 2, 0.002);
+  CHECK(v.compressor->spec().density == 0.002);
+  v.compressor->fail(v.host);
+  CHECK(v.compressor->spec().density == 0.05);
+
+  const auto loaded = std::move(*Compressor::create(adapting));
+  CHECK_FALSE(load(*loaded, v.host, bytes_of(v)));
+  CHECK(loaded->spec().density == 0.05);
+  CHECK(loaded->digest() == v.compressor->digest());
+  v.compressor->density_control.density = 1.5;
+  CHECK(load(*std::move(*Compressor::create(adapting)), v.host, bytes_of(v)));
+
+  v.compressor->return_after(v.host, 0);
+  CHECK(v.compressor->spec().density == first);
+  CHECK(v.compressor->digest() == digest);
+  call(v, 3, 0.05);
+  v.compressor->end(v.host);
+  v.compressor->reset();
+  CHECK(v.compressor->spec().density == first);
+}
+
 TEST_CASE("a state of another version is refused, and changes nothing") {
   Vector v("topk");
   v.begin(1, ones);

@@ -62,6 +62,29 @@ TEST_CASE("the order of keys does not matter, and text() comes back") {
   CHECK(Spec::unpack(a.pack()) == a);
 }
 
+TEST_CASE("a density that adapts has a range") {
+  const Spec by_itself = *Spec::parse("topk:density=auto");
+  CHECK(by_itself.adapts());
+  CHECK(by_itself.least_density == 0.001F);
+  CHECK(by_itself.most_density == 0.1F);
+  CHECK(by_itself.largest_density() == double(0.1F));
+  CHECK(by_itself.density == Approx(0.01).epsilon(0.2));  // the scheme's usual one
+  CHECK(by_itself.text().find("density=auto,") != std::string::npos);
+  CHECK(*Spec::parse("topk:density=0.001..0.1") == by_itself);
+  const Spec range = *Spec::parse("exdyna:density=0.002..0.5,bypass=never");
+  CHECK(range.density == Approx(0.002));
+  for (const Spec& spec : {by_itself, range}) {
+    CHECK(*Spec::parse(spec.text()) == spec);
+    CHECK(Spec::unpack(spec.pack()) == spec);
+  }
+  CHECK_FALSE(Spec::parse("topk")->adapts());
+  for (const char* density : {"auto..1", "0.1..0.01", "0.1..0.1", "0..0.1", "0.1..2", "0.1..",
+                              "..0.1", "0.1...0.2", "automatic", "nan..0.1"}) {
+    check_says("topk:density=" + std::string(density), {density, "0.001..0.1"});
+  }
+  check_says("topk:density=auto,hierarchy=host", {"hierarchy=host", "a number"});
+}
+
 TEST_CASE("every refusal lists what is known") {
   std::vector<std::string> known = schemes;
   known.emplace_back("\"topj\"");

@@ -214,6 +214,28 @@ TEST_CASE("shm: private memory of a peer is copied from and to") {
   CHECK(run_forked(body) == "");
 }
 
+TEST_CASE("shm: private memory of any size is copied where a call asks for it") {
+  const auto body = [](int rank, const Names& names) {
+    ShmOptions options;
+    options.copy_bytes = 0;
+    options.copies = true;
+    ShmRank self(rank, names, options);
+    const int peer = 1 - rank;
+    std::vector<std::byte> mine(100, static_cast<std::byte>(rank + 1));
+    self.meet(peer, 10);
+    const Bytes memory{mine.data(), mine.size()};
+    must(self.shm.expose(peer, memory).reach == MemoryHandle::Reach::none, "nobody asked");
+    const MemoryHandle handle = self.shm.expose_for_copies(peer, memory);
+    must(handle.reach == MemoryHandle::Reach::copy, "not exposed");
+    const std::uint64_t theirs = swap_where(self, 1, handle.where);
+    std::byte copy{0};
+    must(!self.shm.copy_from(peer, theirs + 99, {&copy, 1}), "no copy");
+    must(copy == static_cast<std::byte>(peer + 1), "wrong contents");
+    leave(self);
+  };
+  CHECK(run_forked(body) == "");
+}
+
 TEST_CASE("shm: no copies where they are switched off") {
   const auto body = [](int rank, const Names& names) {
     ShmOptions options;
@@ -222,8 +244,8 @@ TEST_CASE("shm: no copies where they are switched off") {
     std::vector<std::byte> mine(std::size_t{1} << 20);
     self.meet(1 - rank, 10);
     // Rank 0 neither copies nor exposes.
-    const bool reached =
-        self.shm.expose(1 - rank, {mine.data(), mine.size()}).reach != MemoryHandle::Reach::none;
+    const bool reached = self.shm.expose_for_copies(1 - rank, {mine.data(), mine.size()}).reach !=
+                         MemoryHandle::Reach::none;
     must(!reached, "exposed");
     leave(self);
   };

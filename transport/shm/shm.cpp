@@ -51,6 +51,7 @@ ShmTransport::ShmTransport(Scheduler& scheduler, Mailbox& mailbox, int rank, int
       rank_(rank),
       ranks_(ranks),
       copy_bytes_(options.copy_bytes),
+      copies_(options.copies || copy_bytes_ != 0),
       heap_(options.heap ? *options.heap : Heap::process()),
       rendezvous_(rank, ranks, secret),
       remotes_(static_cast<std::size_t>(ranks)) {}
@@ -120,7 +121,7 @@ bool ShmTransport::can_copy(const Remote& peer, const ShmRendezvous::Met& met) c
   std::uint64_t token = 0;
   const iovec here{&token, sizeof token};
   const iovec there{reinterpret_cast<void*>(met.board), sizeof token};
-  return copy_bytes_ != 0 && met.pid > 0 && met.rank < static_cast<int>(ranks_on_board) &&
+  return copies_ && met.pid > 0 && met.rank < static_cast<int>(ranks_on_board) &&
          process_vm_readv(met.pid, &here, 1, &there, 1, 0) == sizeof token && token == expected &&
          token != 0;
 }
@@ -226,12 +227,14 @@ MemoryHandle ShmTransport::expose(int peer, Bytes memory) {
   if (heap_.contains(memory.data, memory.size)) {
     return {heap_.offset_of(memory.data), MemoryHandle::Reach::load_store};
   }
-  const Remote& reader = remote(peer);
   const bool pays = copy_bytes_ != 0 && memory.size >= copy_bytes_;
-  if (!pays || rank_ >= static_cast<int>(ranks_on_board) ||
-      board_at(reader.sleep).reaches[rank_] == 0) {
-    return {};
-  }
+  return pays ? expose_for_copies(peer, memory) : MemoryHandle();
+}
+
+MemoryHandle ShmTransport::expose_for_copies(int peer, Bytes memory) {
+  if (!copies_ || memory.kind != MemoryKind::host || !joined(peer)) return {};
+  if (rank_ >= static_cast<int>(ranks_on_board)) return {};
+  if (board_at(remote(peer).sleep).reaches[rank_] == 0) return {};
   return {reinterpret_cast<std::uint64_t>(memory.data), MemoryHandle::Reach::copy};
 }
 

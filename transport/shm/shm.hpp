@@ -20,6 +20,8 @@ struct ShmOptions {
   // Private memory of at least this size is copied across processes, where the system allows it;
   // shorter messages go through rings. 0: never.
   std::size_t copy_bytes = std::size_t{256} << 10;
+  // Whether any may be copied where a call asks for it.
+  bool copies = false;
 };
 
 class ShmTransport final : public RingTransport {
@@ -45,6 +47,7 @@ class ShmTransport final : public RingTransport {
   std::string_view name() const override { return "shm"; }
   MemoryHandle expose(int peer, Bytes memory) override;
   std::byte* map(int peer, MemoryHandle handle) override;
+  MemoryHandle expose_for_copies(int peer, Bytes memory) override;
   Error copy_from(int peer, std::uint64_t where, Bytes into) override;
   Error copy_to(int peer, std::uint64_t where, Bytes from) override;
   int descriptor() const override { return events_.get(); }
@@ -91,6 +94,7 @@ class ShmTransport final : public RingTransport {
   const int rank_;
   const int ranks_;
   const std::size_t copy_bytes_;
+  const bool copies_;
   Heap& heap_;
   ShmRendezvous rendezvous_;
   Descriptor segment_;

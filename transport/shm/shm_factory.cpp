@@ -8,6 +8,7 @@ namespace {
 Expected<std::unique_ptr<PeerTransport>> make(const TransportSite& site) {
   ShmOptions options;
   options.copy_bytes = site.settings.copy_bytes;
+  options.copies = site.settings.learn;
   std::unique_ptr<PeerTransport> made = std::make_unique<ShmTransport>(
       site.scheduler, site.mailbox, site.rank, site.ranks, site.secret, options);
   return made;

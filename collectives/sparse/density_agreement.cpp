@@ -1,0 +1,111 @@
+#include "collectives/sparse/density_agreement.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "collectives/chooser.hpp"
+#include "collectives/registry.hpp"
+#include "compress/election.hpp"
+#include "core/sparse_kernel_args.hpp"
+
+namespace pith {
+
+namespace {
+
+// No exchange uses lanes from this one on.
+constexpr std::uint16_t first_lane = 200;
+
+struct Sample {
+  explicit Sample(Call& call)
+      : memory(call.host_compute(), sizeof(MagnitudeHistogram)),
+        histogram(*new (memory.bytes().data) MagnitudeHistogram) {}
+  Sample(const Sample&) = delete;
+
+  // Of the `density` largest elements in the squares of all.
+  double gain(double density) const {
+    const double all = largest_squares(histogram, elements);
+    return all > 0 ? largest_squares(histogram, elected_of(density, elements)) / all : 1;
+  }
+
+  Scratch memory;
+  MagnitudeHistogram& histogram;
+  std::size_t elements = 0;
+};
+
+// A line in 64, but enough of them in all, evenly from all tensors.
+double share_of(std::size_t elements) {
+  constexpr double seldom = 1.0 / 64;
+  constexpr double least_elements = 1 << 16;
+  return std::clamp(least_elements / static_cast<double>(std::max<std::size_t>(elements, 1)),
+                    seldom, 1.0);
+}
+
+Task<Error> add_tensor(Call& call, const SparseCall& args, const CompressedTensor& tensor,
+                       double share, Sample& sample) {
+  const std::size_t all = tensor.count / SampleKernel::line;
+  if (all == 0) co_return Error();
+  const auto wanted = static_cast<std::size_t>(share * static_cast<double>(all));
+  const std::size_t lines = std::max<std::size_t>(wanted, 1);
+  const std::size_t elements = lines * SampleKernel::line;
+  const VectorQueue queue = args.queue(call);
+  const Scratch memory(queue.host(), elements * sizeof(float));
+  auto* const magnitudes = reinterpret_cast<float*>(memory.bytes().data);
+  co_await queue.until(queue.run<SampleKernel>(
+      {tensor.compressor->whole_pass(), lines, tensor.count / lines, magnitudes}));
+  call.host_compute().run<HistogramKernel>({magnitudes, elements, &sample.histogram});
+  sample.elements += elements;
+  co_return Error();
+}
+
+// What all ranks take the least of.
+struct Facts {
+  std::array<double, density_candidates> gains{};
+  double negative_between_s = 0;
+  double last_s = 0;
+};
+
+Task<Error> take_least(Call& call, Facts& facts) {
+  static_assert(sizeof(Facts) % sizeof(double) == 0);
+  Call part(call, first_lane);
+  CollectiveArgs args;
+  args.send = args.recv = {reinterpret_cast<std::byte*>(&facts), sizeof facts};
+  args.count = sizeof facts / sizeof(double);
+  args.type = DType::f64;
+  args.op = Op::min;
+  co_return co_await allreduce_recursive_doubling(part, args);
+}
+
+// The forecast is of the k-th magnitude of another k.
+void adapt(Compressor& compressor, const DensityControl& agreed) {
+  SchemeState state = compressor;
+  if (agreed.density != compressor.spec().density) state.forecast = {};
+  state.density_control = agreed;
+  compressor.set_state(state);
+}
+
+}  // namespace
+
+Task<Error> agree_on_density(Call& call, const SparseCall& args, CallBefore before) {
+  std::size_t all = 0;
+  for (const CompressedTensor& tensor : args.tensors) all += tensor.count;
+  Sample sample(call);
+  for (const CompressedTensor& tensor : args.tensors) {
+    Error error = co_await add_tensor(call, args, tensor, share_of(all), sample);
+    if (error) co_return error;
+  }
+  Facts least;
+  for (std::size_t i = 0; i < density_candidates; ++i) {
+    least.gains[i] = sample.gain(candidate_density(args.spec(), i));
+  }
+  least.negative_between_s = -before.ago_s;
+  least.last_s = before.took_s;
+  Error error = co_await take_least(call, least);
+  if (error) co_return error;
+  DensityControl control = args.tensors[0].compressor->density_control;
+  call.chooser().adapt_density(args.spec(), all,
+                               {least.gains, -least.negative_between_s, least.last_s}, control);
+  for (const CompressedTensor& tensor : args.tensors) adapt(*tensor.compressor, control);
+  co_return error;
+}
+
+}  // namespace pith

@@ -1,0 +1,34 @@
+#include "model/compressed_cost.hpp"
+
+#include <cmath>
+
+#include "compress/scheme.hpp"
+#include "model/nominal.hpp"
+
+namespace pith {
+
+namespace {
+
+// Each pass over the vector costs memory bandwidth.
+double passes(std::size_t count) {
+  return double(count) * (nominal::select_element + nominal::write_element);
+}
+
+}  // namespace
+
+// Each rank adds up all the pairs it receives.
+CallCost compressed_cost(const Spec& spec, double density, std::size_t count, int ranks) {
+  const double k = double(elected_of(density, count));
+  const double others = ranks - 1;
+  const double lists = spec.scheme->electors == Electors::each_rank ? others : 2;
+  return {2 * others, lists * k * nominal::pair_bytes,
+          (lists + 1) * k * nominal::add_pair + passes(count)};
+}
+
+CallCost dense_cost(std::size_t count, int ranks) {
+  const double others = ranks - 1;
+  return {2 * std::ceil(std::log2(double(ranks))), 2 * others / ranks * 4 * double(count),
+          passes(count)};
+}
+
+}  // namespace pith

@@ -1,0 +1,79 @@
+// Ranks that learn (PITH_LEARN) make calls by every rival and variant in turn: each gives the
+// result.
+#include <cstdint>
+#include <string>
+
+#include "catch.hpp"
+#include "ranks.hpp"
+
+using namespace ranks;
+
+namespace {
+
+constexpr std::size_t count = std::size_t{32} << 10;  // of a vector, or of all blocks
+constexpr int calls = 500;                            // until all rivals have had their turn
+
+// Element i of a vector of `rank` in call `call`.
+std::int32_t value(int rank, int call, std::size_t i) {
+  return static_cast<std::int32_t>(i) * 3 + rank * 1000 + call;
+}
+
+void fill(const Rank& self, int call, std::int32_t* send) {
+  for (std::size_t i = 0; i < count; ++i) send[i] = value(self.rank, call, i);
+}
+
+std::int32_t sum(const Rank& self, int call, std::size_t i) {
+  std::int32_t total = 0;
+  for (int rank = 0; rank < self.size; ++rank) total += value(rank, call, i);
+  return total;
+}
+
+template <class Expected>
+void check(const char* what, int call, const std::int32_t* recv, std::size_t length,
+           Expected expected) {
+  for (std::size_t i = 0; i < length; ++i) {
+    if (recv[i] == expected(i)) continue;
+    ensure(false,
+           std::string(what) + ", call " + std::to_string(call) + ", element " + std::to_string(i));
+  }
+}
+
+void call_often(Rank& self) {
+  const Comm comm(self.join());
+  const Buffer sent(count * 4, false);
+  const Buffer received(count * 4, false);
+  std::int32_t* const send = sent.as<std::int32_t>();
+  std::int32_t* const recv = received.as<std::int32_t>();
+  const std::size_t block = count / static_cast<std::size_t>(self.size);
+  const std::size_t own = block * static_cast<std::size_t>(self.rank);
+  for (int call = 0; call < calls; ++call) {
+    fill(self, call, send);
+    ok(pithAllReduce(send, recv, count, pithInt32, pithSum, comm, nullptr));
+    check("allreduce", call, recv, count, [&](std::size_t i) { return sum(self, call, i); });
+    ok(pithReduceScatter(send, recv, block, pithInt32, pithSum, comm, nullptr));
+    check("reduce-scatter", call, recv, block,
+          [&](std::size_t i) { return sum(self, call, own + i); });
+    const int root = call % self.size;
+    ok(pithBroadcast(send, recv, count, pithInt32, root, comm, nullptr));
+    check("broadcast", call, recv, count, [&](std::size_t i) { return value(root, call, i); });
+    ok(pithAllGather(send, recv, block, pithInt32, comm, nullptr));
+    check("allgather", call, recv, block * static_cast<std::size_t>(self.size),
+          [&](std::size_t i) { return value(static_cast<int>(i / block), call, i % block); });
+    ok(pithAlltoAll(send, recv, block, pithInt32, comm, nullptr));
+    check("all-to-all", call, recv, block * static_cast<std::size_t>(self.size),
+          [&](std::size_t i) { return value(static_cast<int>(i / block), call, own + i % block); });
+  }
+}
+
+}  // namespace
+
+TEST_CASE("calls that learn are right whatever they try", "[learning]") {
+  Setup setup;
+  setup.limit_s = 120;
+  setup.environment = {{"PITH_LEARN", "1"}, {"PITH_CHUNK", "16384"}};
+  for (const char* transport : {"shm", "tcp"}) {
+    setup.transport = transport;
+    INFO(transport);
+    CHECK(run(3, setup, call_often) == "");
+  }
+}

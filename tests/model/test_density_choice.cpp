@@ -1,0 +1,146 @@
+// density=auto: what a link is found to be, and which density it gives.
+#include "model/density_choice.hpp"
+
+#include <cmath>
+
+#include "model/model.hpp"
+#include "tests/catch.hpp"
+
+namespace pith::test {
+
+namespace {
+
+constexpr std::size_t count = 25'000'000;
+constexpr int ranks = 4;
+constexpr LinkCost nominal{20e-6, 0.8e-9, 0};
+constexpr LinkCost slow{20e-6, 80e-9, 0};
+constexpr LinkCost fast{2e-6, 0.01e-9, 0};
+
+// Few elements have most of the squares: gain = density^power.
+DensityFacts facts(const Spec& spec, double power, double between_s = 0.1) {
+  DensityFacts found;
+  for (std::size_t i = 0; i < density_candidates; ++i) {
+    found.gains[i] = std::pow(candidate_density(spec, i), power);
+  }
+  found.between_s = between_s;
+  return found;
+}
+
+double chosen(const Spec& spec, const LinkCost& link, const DensityFacts& found) {
+  return choose_density(spec, count, ranks, link, found);
+}
+
+double seconds(const Spec& spec, double density, const LinkCost& link) {
+  const CallCost cost =
+      density >= 1 ? dense_cost(count, ranks) : compressed_cost(spec, density, count, ranks);
+  return cost.seconds(link.alpha, link.beta);
+}
+
+// A vector whose calls take what the link takes.
+struct Vector {
+  explicit Vector(const char* text) : spec(*Spec::parse(text)) {}
+
+  Spec spec;
+  Model model{ranks};
+  DensityControl control;
+
+  void call(const LinkCost& link, double power, double between_s = 0.1) {
+    DensityFacts found = facts(spec, power, between_s);
+    if (control.count > 0) found.last_s = seconds(spec, spec.density, link);
+    model.adapt_density(spec, count, found, control);
+    control.count = count;
+    spec.density = control.density;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("candidates lie between the ends of the range", "[density]") {
+  const Spec spec = *Spec::parse("topk:density=auto");
+  CHECK(candidate_density(spec, 0) == Approx(0.001));
+  CHECK(candidate_density(spec, density_candidates - 1) == Approx(0.1));
+  for (std::size_t i = 0; i < density_candidates; ++i) {
+    CHECK(nearest_candidate(spec, candidate_density(spec, i)) == i);
+  }
+  CHECK(nearest_candidate(spec, 1) == density_candidates - 1);
+  CHECK(nearest_candidate(spec, 1e-9) == 0);
+}
+
+TEST_CASE("slow links, short computations and steep gains give low densities", "[density]") {
+  const Spec spec = *Spec::parse("topk:density=auto,bypass=never");
+  CHECK(chosen(spec, slow, facts(spec, 0.3)) < chosen(spec, nominal, facts(spec, 0.3)));
+  CHECK(chosen(spec, slow, facts(spec, 0.3, 0.05)) < chosen(spec, slow, facts(spec, 0.3, 5)));
+  CHECK(chosen(spec, slow, facts(spec, 0.1)) < chosen(spec, slow, facts(spec, 0.6)));
+  CHECK(chosen(spec, fast, facts(spec, 0.5)) == Approx(0.1));
+}
+
+TEST_CASE("a call is dense where that gets more out of a second", "[density]") {
+  const Spec spec = *Spec::parse("topk:density=auto");
+  CHECK(chosen(spec, fast, facts(spec, 0.5)) == 1);
+  CHECK(chosen(spec, slow, facts(spec, 0.1)) < 0.01);
+  const Spec never = *Spec::parse("topk:density=auto,bypass=never");
+  CHECK(chosen(never, fast, facts(never, 0.5)) < 1);
+}
+
+TEST_CASE("less than a twentieth is not worth a change", "[density]") {
+  const Spec spec = *Spec::parse("topk:density=auto,bypass=never");
+  const DensityFacts found = facts(spec, 0.3);
+  const double best = chosen(spec, nominal, found);
+  const auto near = nearest_candidate(spec, best);
+  REQUIRE(near > 0);
+  const double beside = candidate_density(spec, near - 1);
+  for (const double present : {beside, best}) {
+    Spec at = spec;
+    at.density = present;
+    CHECK(chosen(at, nominal, found) == present);
+  }
+}
+
+TEST_CASE("a link is found from calls of two densities", "[density]") {
+  const Spec spec = *Spec::parse("topk:density=auto");
+  for (const LinkCost& link : {slow, LinkCost{20e-3, 8e-9, 0}, LinkCost{5e-3, 0.8e-9, 0}}) {
+    LinkSums sums;
+    for (const double density : {0.01, 0.001, 0.1}) {
+      add_call(sums, nominal, compressed_cost(spec, density, count, ranks),
+               seconds(spec, density, link));
+    }
+    const LinkCost found = fitted_link(sums, nominal);
+    CHECK(found.alpha == Approx(link.alpha).epsilon(0.05));
+    CHECK(found.beta == Approx(link.beta).epsilon(0.05));
+  }
+  CHECK(fitted_link({}, nominal).beta == Approx(nominal.beta));
+  LinkSums useless;
+  add_call(useless, nominal, dense_cost(count, ranks), 0);
+  CHECK(fitted_link(useless, nominal).alpha == Approx(nominal.alpha));
+}
+
+TEST_CASE("a density follows the link within a few calls", "[density]") {
+  Vector vector("topk:density=auto,bypass=never");
+  for (int i = 0; i < 6; ++i) vector.call(nominal, 0.3);
+  const double before = vector.control.density;
+  CHECK(before == Approx(chosen(vector.spec, nominal, facts(vector.spec, 0.3))).epsilon(0.5));
+  for (int i = 0; i < 6; ++i) vector.call(slow, 0.3);
+  const double on_slow = vector.control.density;
+  CHECK(on_slow < before / 2);
+  CHECK(on_slow == Approx(chosen(vector.spec, slow, facts(vector.spec, 0.3))).epsilon(0.5));
+  for (int i = 0; i < 12; ++i) vector.call(nominal, 0.3);
+  CHECK(vector.control.density > on_slow * 1.5);
+}
+
+TEST_CASE("a deterministic choice knows no times", "[density]") {
+  Settings settings;
+  settings.deterministic = true;
+  const Model model(settings, ranks);
+  const Spec spec = *Spec::parse("topk:density=auto");
+  DensityControl first;
+  DensityControl second;
+  first.count = second.count = count;
+  DensityFacts late = facts(spec, 0.3, 100);
+  late.last_s = 17;
+  model.adapt_density(spec, count, facts(spec, 0.3, 0.001), first);
+  model.adapt_density(spec, count, late, second);
+  CHECK(first.density == second.density);
+  CHECK(second.link.bytes_seconds == 0);
+}
+
+}  // namespace pith::test
