@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -89,6 +90,15 @@ int tell(const Program& program, int rank, const std::exception& error) {
   return 1;
 }
 
+// The process that failed has said why, and whoever started the ranks ends the others: only if
+// nobody does within this time have they something to say.
+constexpr std::chrono::seconds time_to_be_ended{2};
+
+bool failed_elsewhere(const Team& team) {
+  pithResult_t error = pithSuccess;
+  return pithCommGetAsyncError(team.comm(0), &error) == pithSuccess && error == pithRemoteError;
+}
+
 // Only rank 0 reports wrong data by its status, since the first process to fail ends the others. A
 // rank's error is printed before its abort reaches the others, which fail because of it.
 int measure(const Program& program, Team& team, std::int64_t resident_before) {
@@ -97,6 +107,7 @@ int measure(const Program& program, Team& team, std::int64_t resident_before) {
     const bool good = summary.out_of_bounds == 0 && summary.fast_enough();
     return team.first_rank() == 0 && !good ? 1 : 0;
   } catch (const std::exception& error) {
+    if (failed_elsewhere(team)) std::this_thread::sleep_for(time_to_be_ended);
     const int status = tell(program, team.first_rank(), error);
     team.abort();
     return status;

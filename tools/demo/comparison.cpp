@@ -37,12 +37,13 @@ struct Scheme {
   double bytes_per_element;  // minimum
 };
 
-constexpr std::array<Scheme, 6> known_schemes = {{
+constexpr std::array<Scheme, 7> known_schemes = {{
     {"dense float32", "dense", 4.0},
     {"top-k", "topk:density=0.01,bypass=never", 0.0},
     {"AR-Topk STAR", "ar-topk:density=0.01,election=staleness,bypass=never", 0.0},
     {"AR-Topk VAR", "ar-topk:density=0.01,election=variance,bypass=never", 0.0},
     {"ExDyna", "exdyna:density=0.01,bypass=never", 0.0},
+    {"top-k, auto", "topk:density=auto", 0.0},
     {"dense bfloat16", "bf16:bypass=never", 2.0},
 }};
 
@@ -167,8 +168,9 @@ bool compare_schemes(const Options& options, const Deadline& deadline) {
   }
   fmt::print("\n");
   if (lines.empty()) return good;
-  const std::string title = fmt::format("Digits, {} ranks, links of {:g} Mbit/s, density 1 %",
-                                        options.ranks, options.link_mbit);
+  const std::string title =
+      fmt::format("Digits, {} ranks, links of {:g} Mbit/s, density 1 % or auto", options.ranks,
+                  options.link_mbit);
   draw_chart(options.picture, title, lines);
   fmt::print("Accuracy over time: {}\n\n", options.picture);
   return good;
