@@ -43,9 +43,20 @@ Tuner::Learning& Tuner::learning(const CallTime& time) {
   return cell;
 }
 
+// What the call would have taken at the largest size of its class: programs may have several sizes
+// in one, and make every fourth call, a rival's, by the same of them.
+double Tuner::at_largest(const CallTime& time) const {
+  const auto cost = [&](std::size_t bytes) {
+    return model_.nominal_cost(*time.algorithm, bytes, time.variant);
+  };
+  const double own = cost(time.bytes);
+  return own > 0 ? time.seconds * cost(SizeClass(time.bytes).largest()) / own : 0;
+}
+
 // The first call of a plan, which allocates what later ones use, is not counted.
 void Tuner::add(const CallTime& time) {
-  if (!(time.seconds > 0)) return;
+  const double seconds = at_largest(time);
+  if (!(seconds > 0)) return;
   const Key key{time.algorithm->collective, SizeClass(time.bytes).index()};
   Learning& cell = learning(time);
   ++cell.calls;
@@ -53,16 +64,16 @@ void Tuner::add(const CallTime& time) {
   Trial& its = trial(cell, plan);
   if (!std::exchange(its.begun, true)) return;
   const bool settled = wanted_.at(key.first, SizeClass(time.bytes)).rival_count == 0;
-  const bool stepped = settled && plan == cell.chosen && is_step(cell, time);
-  its.times.add(time.seconds);
+  const bool stepped = settled && plan == cell.chosen && is_step(cell, seconds);
+  its.times.add(seconds);
   if (stepped && cell.calls > cell.settled_at + cell.patience) return try_again(key, cell);
   if (!settled) decide(key, cell);
 }
 
-bool Tuner::is_step(Learning& cell, const CallTime& time) {
+bool Tuner::is_step(Learning& cell, double seconds) {
   const RecentTimes& times = trial(cell, cell.chosen).times;
   if (times.count() < few) return false;
-  const double surprise = (std::log(time.seconds) - times.median()) / times.deviation();
+  const double surprise = (std::log(seconds) - times.median()) / times.deviation();
   const bool late = cell.steps.late.add(surprise, cell.calls);
   const bool early = cell.steps.early.add(-surprise, cell.calls);
   if (late || early) cell.steps = {};

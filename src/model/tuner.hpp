@@ -56,8 +56,9 @@ class Tuner {
   };
   using Key = std::pair<Collective, std::size_t>;
 
+  double at_largest(const CallTime& time) const;
   Learning& learning(const CallTime& time);
-  static bool is_step(Learning& cell, const CallTime& time);
+  static bool is_step(Learning& cell, double seconds);
   void try_again(const Key& key, Learning& cell);
   void decide(const Key& key, Learning& cell);
   bool try_chunks(const Key& key, Learning& cell);

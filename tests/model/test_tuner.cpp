@@ -148,6 +148,22 @@ TEST_CASE("other chunks are tried once the algorithm is settled", "[tuner]") {
   CHECK(world.call(1000) == 0);
 }
 
+TEST_CASE("sizes of a class are compared as if they were one", "[tuner]") {
+  Model model(learning(), 4);
+  Tuner tuner(model);
+  const Algorithm& chosen = model.algorithm(Collective::allreduce, bytes);
+  const Algorithm& ring = *find_algorithm(Collective::allreduce, "ring");
+  REQUIRE(&chosen != &ring);
+  // The rival's turn always comes with the smaller size. It is slower by a fifth.
+  constexpr std::size_t smaller = bytes / 2 + kib;
+  for (int i = 0; i < 40; ++i) {
+    tuner.add({&chosen, Variant::usual, bytes, model.nominal_cost(chosen, bytes)});
+    const double as_fast = model.nominal_cost(chosen, bytes) / model.nominal_cost(ring, bytes);
+    tuner.add({&ring, Variant::usual, smaller, 1.2 * as_fast * model.nominal_cost(ring, smaller)});
+  }
+  CHECK(tuner.take_reasons().empty());
+}
+
 TEST_CASE("times without a meaning teach nothing", "[tuner]") {
   World world(0.1);
   const Algorithm& ring = *find_algorithm(Collective::allreduce, "ring");
