@@ -11,6 +11,10 @@ constexpr std::size_t most_times = 1024;
 
 }  // namespace
 
+void ChoiceLearning::begin() {
+  if (is_first_ && model_.learns()) times_.reserve(most_times);
+}
+
 void ChoiceLearning::add(const CallTime& time) {
   const std::lock_guard lock(mutex_);
   if (times_.size() < times_.capacity()) times_.push_back(time);

@@ -21,6 +21,10 @@ class ChoiceLearning {
   ChoiceLearning(const ChoiceLearning&) = delete;
   ChoiceLearning& operator=(const ChoiceLearning&) = delete;
 
+  // Before the first call, once the model knows the ranks. A program's first calls, which try the
+  // rivals, may all be over before the control thread has its first turn.
+  void begin();
+
   // --- by the thread that issues calls ---
 
   // The root of a broadcast runs ahead: its time tells nothing.

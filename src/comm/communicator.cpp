@@ -44,6 +44,7 @@ Communicator::~Communicator() {
 
 void Communicator::join_control_plane(bool process_end) {
   runner_.planner().begin();
+  runner_.learning().begin();
   who_.control->plane().add(who_.key, who_.members, control_events_);
   if (process_end) ProcessEnd::instance().add(*this);
 }

@@ -14,6 +14,8 @@ namespace {
 // Calls of a plan until it is judged, and until nothing more is expected of it.
 constexpr std::size_t few = 4;
 constexpr std::size_t enough = 12;
+// Timed calls of a cell in which rivals are tried without being agreed to be new, or fewer.
+constexpr std::uint64_t first_calls = 240;
 // Less is not worth a change; a rival that is slower by more is given up early. Of logarithms.
 constexpr double worthwhile = 0.03;
 constexpr double hopeless = 0.1;
@@ -111,6 +113,8 @@ void Tuner::decide(const Key& key, Learning& cell) {
     if (is_better) choose(key, cell, rival);
     if (is_better || is_known || is_worse) wanted.remove_rival(rival);
   }
+  // The first calls are over; those that have not been judged go on by agreement.
+  wanted.is_new |= wanted.rival_count > 0 && cell.calls > first_calls;
   if (wanted == before || wanted.rival_count > 0 || try_chunks(key, cell)) return;
   wanted.is_new = false;
   cell.settled_at = cell.calls;
