@@ -19,7 +19,9 @@ struct DensityFacts {
   // By candidate: the share of the gradient's squares that is sent; the least of all ranks'.
   std::array<double, density_candidates> gains{};
   double between_s = 0;  // the longest time since the call before
-  double last_s = 0;     // the least time that the call before took; 0: not known
+  // The longest time that the call before took; 0: not known. Not the least: to a rank that comes
+  // late everything is there already, and what it sends itself may leave after the call.
+  double last_s = 0;
 };
 
 class Chooser {

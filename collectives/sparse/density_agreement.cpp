@@ -61,7 +61,7 @@ Task<Error> add_tensor(Call& call, const SparseCall& args, const CompressedTenso
 struct Facts {
   std::array<double, density_candidates> gains{};
   double negative_between_s = 0;
-  double last_s = 0;
+  double negative_last_s = 0;
 };
 
 Task<Error> take_least(Call& call, Facts& facts) {
@@ -98,12 +98,12 @@ Task<Error> agree_on_density(Call& call, const SparseCall& args, CallBefore befo
     least.gains[i] = sample.gain(candidate_density(args.spec(), i));
   }
   least.negative_between_s = -before.ago_s;
-  least.last_s = before.took_s;
+  least.negative_last_s = -before.took_s;
   Error error = co_await take_least(call, least);
   if (error) co_return error;
   DensityControl control = args.tensors[0].compressor->density_control;
-  call.chooser().adapt_density(args.spec(), all,
-                               {least.gains, -least.negative_between_s, least.last_s}, control);
+  call.chooser().adapt_density(
+      args.spec(), all, {least.gains, -least.negative_between_s, -least.negative_last_s}, control);
   for (const CompressedTensor& tensor : args.tensors) adapt(*tensor.compressor, control);
   co_return error;
 }
