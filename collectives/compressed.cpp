@@ -192,7 +192,8 @@ std::size_t parcel_of(const SparseCall& args) {
 // With density=auto: now and then ranks agree first on the call's density.
 Task<Error> run_adapting(Call& call, SparseCall args, CallBefore before) {
   const std::size_t all = elements_of(args.tensors);
-  if (adapts_density(args.tensors[0].compressor->step)) {
+  const Compressor& first = *args.tensors[0].compressor;
+  if (adapts_density(first.step, first.density_control)) {
     Error error = co_await agree_on_density(call, args, before);
     if (error) co_return error;
   }

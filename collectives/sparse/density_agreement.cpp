@@ -77,9 +77,13 @@ Task<Error> take_least(Call& call, Facts& facts) {
 
 // The forecast is of the k-th magnitude of another k.
 void adapt(Compressor& compressor, const DensityControl& agreed) {
+  constexpr std::uint64_t steps_looked_at = 2;
   SchemeState state = compressor;
-  if (agreed.density != compressor.spec().density) state.forecast = {};
   state.density_control = agreed;
+  if (agreed.density != compressor.spec().density) {
+    state.forecast = {};
+    state.density_control.looked_at_until = state.step + steps_looked_at;
+  }
   compressor.set_state(state);
 }
 
