@@ -119,13 +119,24 @@ struct Shape {
   bool oversubscribed = false;  // a host has more ranks than cores
   bool multi_host = false;      // ranks run on several hosts
   bool devices = false;         // every rank's process uses a CUDA device
+  int ranks_a_host = 1;         // at most; they share its links to other hosts
 };
 
-// An ideal link and core: seconds per message, per byte sent, per byte reduced.
+// A link and a core: seconds per message, per byte sent, per byte reduced.
 struct LinkCost {
   double alpha = 0;
   double beta = 0;
   double gamma = 0;
+  // What each further message of a round takes that goes to or comes from another peer: a core's
+  // time, which does not pass while messages travel. The o of LogP [D. Culler et al., PPoPP 1993].
+  double message = 0;
+};
+
+// Who sends to whom at one time; decides what ports that ranks share carry.
+enum class SendPattern : std::uint8_t {
+  neighbours,  // each rank sends to the next one in the order, which may be on its host
+  partners,    // each rank has one partner at a time, near or far
+  everyone,    // each rank sends to all others at once
 };
 
 struct Algorithm {
@@ -134,6 +145,7 @@ struct Algorithm {
   Task<Error> (*run)(Call& call, CollectiveArgs args);
   // Seconds on ideal full-duplex links: exact where every block is one chunk, else an estimate.
   double (*cost)(const Shape& shape, const LinkCost& link);
+  SendPattern pattern = SendPattern::partners;
   int ranks_max = std::numeric_limits<int>::max();
   bool can_copy = false;  // whether it differs where Tuning::copies is set
 };

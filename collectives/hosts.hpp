@@ -37,7 +37,10 @@ class Hosts {
       key_ = mix(key_, host);
     }
     slices_ = ranks_.empty() ? 0 : ranks_.front().size();
-    for (const auto& ranks : ranks_) slices_ = std::min(slices_, ranks.size());
+    for (const auto& ranks : ranks_) {
+      slices_ = std::min(slices_, ranks.size());
+      most_ranks_ = std::max(most_ranks_, ranks.size());
+    }
     if (key_ == 0) key_ = 1;
   }
 
@@ -45,6 +48,8 @@ class Hosts {
   // Whether every rank has a host of its own.
   bool alone() const { return ranks_.size() == host_of_.size(); }
   int slices() const { return static_cast<int>(slices_); }
+  // Of one host.
+  int most_ranks() const { return static_cast<int>(most_ranks_); }
   int host_of(int rank) const { return host_of_[static_cast<std::size_t>(rank)]; }
   // The rank's number among the ranks of its host.
   int index_of(int rank) const { return index_of_[static_cast<std::size_t>(rank)]; }
@@ -59,6 +64,7 @@ class Hosts {
   std::vector<int> host_of_;
   std::vector<int> index_of_;
   std::size_t slices_ = 0;
+  std::size_t most_ranks_ = 0;
   std::uint64_t key_ = 0x686f737473;
 };
 

@@ -52,6 +52,9 @@ class PeerTransport : public Transport {
   // most calls return at once.
   virtual void look_at_links(std::uint64_t) {}
   virtual LinkState link_to(int) const { return LinkState::up; }
+  // The longest time that a message to any peer and its answer take without load, in seconds, where
+  // the system has measured it for each connection; 0: it has not.
+  virtual double round_trip_s() const { return 0; }
 };
 
 inline Error PeerTransport::attach(std::span<const std::string> addresses,

@@ -151,7 +151,8 @@ double allreduce_two_shot_cost(const Shape& shape, const LinkCost& link) {
   const double chunks = std::max(1.0, std::ceil(per_block / chunk));
   const double wire = peers * link.beta * chunk;
   const double work = peers * link.gamma * chunk;
-  const double one_chunk = 2 * link.alpha + 2 * wire + work;
+  const double starts = 2 * (link.alpha + (peers - 1) * link.message);
+  const double one_chunk = starts + 2 * wire + work;
   return one_chunk + (chunks - 1) * std::max(2 * wire, work);
 }
 

@@ -24,7 +24,7 @@ inline constexpr int most_view_ranks = 32;
 inline double one_round_cost(const Shape& shape, const LinkCost& link) {
   const double peers = shape.ranks - 1;
   const auto n = static_cast<double>(shape.bytes);
-  return link.alpha + peers * (link.beta + link.gamma) * n;
+  return link.alpha + (peers - 1) * link.message + peers * (link.beta + link.gamma) * n;
 }
 
 // What becomes of memory that a peer cannot load from, but can copy.

@@ -104,7 +104,8 @@ double reduce_scatter_views_cost(const Shape& shape, const LinkCost& link) {
   const double chunks = std::max(1.0, std::ceil(m / double(shape.tuning.chunk_bytes)));
   const double wire = peers * link.beta * m / chunks;
   const double work = peers * link.gamma * m / chunks;
-  return link.alpha + wire + work + (chunks - 1) * std::max(wire, work);
+  const double start = link.alpha + (peers - 1) * link.message;
+  return start + wire + work + (chunks - 1) * std::max(wire, work);
 }
 
 }  // namespace pith

@@ -166,7 +166,9 @@ Task<Error> move_blocks(Call& call, const CollectiveArgs& args, HandleExchange& 
 
 double moved_blocks_cost(const Shape& shape, const LinkCost& link) {
   if (shape.bytes == 0) return 0;  // no chunk, no message
-  return link.alpha + (shape.ranks - 1) * link.beta * static_cast<double>(shape.bytes);
+  const double peers = shape.ranks - 1;
+  return link.alpha + (peers - 1) * link.message +
+         peers * link.beta * static_cast<double>(shape.bytes);
 }
 
 }  // namespace pith

@@ -46,9 +46,7 @@ void Links::set_hosts(std::span<const std::size_t> names) {
   const std::vector<std::size_t> placed = order_.arrange(names);
   hosts_ = Hosts(std::span<const std::size_t>(placed));
   context_.hosts = &hosts_;
-  const bool multi_host = std::any_of(names.begin(), names.end(),
-                                      [&](std::size_t name) { return name != names.front(); });
-  model_.set_multi_host(multi_host);
+  model_.set_hosts(hosts_.count(), hosts_.most_ranks());
 }
 
 void Links::begin_trace(const std::string& path) {

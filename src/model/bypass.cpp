@@ -1,6 +1,5 @@
 #include "model/bypass.hpp"
 
-#include <algorithm>
 #include <cmath>
 
 #include "collectives/sparse/ar_topk_cost.hpp"
@@ -13,9 +12,8 @@
 
 namespace pith {
 
-bool is_faster_dense(const Spec& spec, std::size_t count, int ranks, bool views) {
+bool is_faster_dense(const Spec& spec, std::size_t count, int ranks, const LinkCost& link) {
   if (ranks == 1 || count == 0) return false;
-  const LinkCost& link = views ? nominal::memory : nominal::wire;
   const CallCost sparse = compressed_cost(spec, spec.density, count, ranks);
   return dense_cost(count, ranks).seconds(link.alpha, link.beta) <
          sparse.seconds(link.alpha, link.beta);
@@ -26,10 +24,6 @@ bool is_faster_dense_by_host(const Spec& spec, std::size_t count, const Hosts& h
   constexpr LinkCost wire = nominal::wire;
   constexpr double bits = 8 * nominal::pair_bytes;
   if (count == 0) return false;
-  int most = 0;
-  for (int h = 0; h < hosts.count(); ++h) {
-    most = std::max(most, static_cast<int>(hosts.ranks_of(h).size()));
-  }
   const auto slices = static_cast<std::size_t>(hosts.slices());
   const std::size_t slice = chunks_in(count, slices);
   const double k = static_cast<double>(elected_of(spec.density, slice));
@@ -39,7 +33,7 @@ bool is_faster_dense_by_host(const Spec& spec, std::size_t count, const Hosts& h
                                     : exdyna_cost({hosts.count(), slice, spec.density}, wire);
   const double found = k * (all_lists ? hosts.count() : 1) * static_cast<double>(slices);
   // A host's network links carry the traffic of all its slices.
-  const ByHostShape shape{most, hosts.slices(), count, found,
+  const ByHostShape shape{hosts.most_ranks(), hosts.slices(), count, found,
                           exchange * static_cast<double>(slices)};
   const double others = 1 - 1 / static_cast<double>(hosts.count());
   const double dense = 2 * wire.alpha + 2 * others * 4 * static_cast<double>(count) * wire.beta +

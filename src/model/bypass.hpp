@@ -4,13 +4,13 @@
 
 #include <cstddef>
 
+#include "collectives/algorithm.hpp"
 #include "collectives/hosts.hpp"
 #include "compress/spec.hpp"
 
 namespace pith {
 
-// `views`: all ranks reach each other's memory.
-bool is_faster_dense(const Spec& spec, std::size_t count, int ranks, bool views);
+bool is_faster_dense(const Spec& spec, std::size_t count, int ranks, const LinkCost& link);
 // For hierarchy=host: hosts with several ranks each, connected by a network.
 bool is_faster_dense_by_host(const Spec& spec, std::size_t count, const Hosts& hosts);
 

@@ -1,24 +1,34 @@
 #include "model/model.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <utility>
 #include <vector>
 
 #include "model/bypass.hpp"
+#include "model/cheapest.hpp"
 #include "model/density_choice.hpp"
 #include "model/nominal.hpp"
 #include "model/rules.hpp"
 
 namespace pith {
 
+namespace {
+
+constexpr std::size_t wire_chunk = std::size_t{512} << 10;
+
+}  // namespace
+
 Model::Model(const Settings& settings, int ranks)
     : ranks_(ranks),
       pinned_(settings.deterministic),
       learns_(settings.learn && !pinned_ && ranks > 1),
       explains_(settings.explain),
-      chunk_(settings.chunk) {
+      chunk_(settings.chunk),
+      link_(nominal::wire) {
   tuning_.lanes = settings.lanes;
-  tuning_.start_bytes = nominal::wire.alpha / nominal::wire.beta;
+  tuning_.start_bytes = link_.alpha / link_.beta;
 }
 
 Error Model::force(const std::string& text) {
@@ -34,21 +44,64 @@ Error Model::force(const std::string& text) {
 // 19.
 void Model::set_views(bool views) {
   constexpr std::size_t view_chunk = std::size_t{64} << 10;
-  constexpr std::size_t wire_chunk = std::size_t{512} << 10;
   constexpr std::size_t pinned_chunk = std::size_t{256} << 10;
   views_ = views && !pinned_;
+  link_ = views_ ? nominal::memory : nominal::wire;
   const std::size_t best = views ? view_chunk : wire_chunk;
   const std::size_t chunk = pinned_ ? pinned_chunk : best;
   tuning_.chunk_bytes = chunk_ != 0 ? chunk_ : chunk;
+  forget_cheapest();
+}
+
+void Model::set_hosts(int hosts, int ranks_a_host) {
+  multi_host_ = hosts > 1 && !pinned_;
+  ranks_a_host_ = pinned_ ? 1 : ranks_a_host;
+  forget_cheapest();
+}
+
+// To a power of two, so that every run chooses alike, whatever else its network carries.
+void Model::set_round_trip(double seconds) {
+  constexpr double far_from_it = 5;
+  const double alpha = seconds / 2;
+  if (alpha < far_from_it * nominal::wire.alpha) return;
+  set_link(std::exp2(std::round(std::log2(alpha))), nominal::wire.beta);
+}
+
+// A far link holds what is on its way: the lanes' chunks should fill it. Scratch bounds them.
+void Model::set_link(double alpha, double beta) {
+  constexpr std::size_t most = std::size_t{2} << 20;
+  if (pinned_ || views_) return;
+  link_.alpha = alpha;
+  link_.beta = beta;
+  link_.message = std::min(nominal::wire.message, alpha / 2);
+  tuning_.start_bytes = alpha / beta;
+  const auto filling = std::bit_ceil(static_cast<std::size_t>(tuning_.start_bytes / tuning_.lanes));
+  if (chunk_ == 0) tuning_.chunk_bytes = std::clamp(filling, wire_chunk, most);
+  forget_cheapest();
+}
+
+void Model::forget_cheapest() {
+  for (Cheapest& sizes : cheapest_) {
+    for (std::atomic<const Algorithm*>& one : sizes) one.store(nullptr, std::memory_order_relaxed);
+  }
 }
 
 Shape Model::shape(std::size_t bytes) const {
-  return {ranks_, bytes, tuning_, views_, oversubscribed_, multi_host_, devices_};
+  return {ranks_, bytes, tuning_, views_, oversubscribed_, multi_host_, devices_, ranks_a_host_};
 }
 
+// The costs know nothing of views and kernels: there the rules alone decide.
 const Algorithm& Model::algorithm(Collective collective, std::size_t bytes) const {
-  if (const Algorithm* forced = forced_[static_cast<std::size_t>(collective)]) return *forced;
-  return default_algorithm(shape(bytes), collective);
+  const auto which = static_cast<std::size_t>(collective);
+  if (const Algorithm* forced = forced_[which]) return *forced;
+  if (views_) return default_algorithm(shape(bytes), collective);
+  const SizeClass size(bytes);
+  std::atomic<const Algorithm*>& known = cheapest_[which][size.index()];
+  const Algorithm* found = known.load(std::memory_order_relaxed);
+  if (found) return *found;
+  found = &cheapest_algorithm(shape(size.largest()), collective, link_);
+  known.store(found, std::memory_order_relaxed);
+  return *found;
 }
 
 const Algorithm* Model::algorithm(std::string_view collective, std::size_t bytes) const {
@@ -57,10 +110,10 @@ const Algorithm* Model::algorithm(std::string_view collective, std::size_t bytes
   return found == algorithms().end() ? nullptr : &algorithm(found->collective, bytes);
 }
 
-double Model::nominal_cost(const Algorithm& algorithm, std::size_t bytes, Variant variant) const {
+double Model::cost(const Algorithm& algorithm, std::size_t bytes, Variant variant) const {
   Shape shape = this->shape(bytes);
   shape.tuning = varied(shape.tuning, variant);
-  return algorithm.cost(shape, views_ ? nominal::memory : nominal::wire);
+  return cost_on(link_, algorithm, shape);
 }
 
 Choices Model::start() const {
@@ -85,7 +138,7 @@ void Model::add_rivals(Choices& choices, Collective collective, SizeClass size) 
   std::vector<std::pair<double, Choices::Plan>> found;
   for (const Algorithm& one : algorithms()) {
     if (one.collective != collective || ranks_ > one.ranks_max) continue;
-    const double cost = nominal_cost(one, bytes);
+    const double cost = this->cost(one, bytes);
     found.emplace_back(cost, Choices::plan_of(one));
     const bool may_copy = views_ && one.can_copy && bytes >= least_copied;
     if (may_copy) found.emplace_back(cost, Choices::plan_of(one, Variant::copies));
@@ -100,21 +153,20 @@ void Model::add_rivals(Choices& choices, Collective collective, SizeClass size) 
 
 bool Model::is_faster_dense(const Spec& spec, std::size_t count, const Hosts* hosts) const {
   return hosts ? is_faster_dense_by_host(spec, count, *hosts)
-               : pith::is_faster_dense(spec, count, ranks_, views_);
+               : pith::is_faster_dense(spec, count, ranks_, link_);
 }
 
 void Model::adapt_density(const Spec& spec, std::size_t count, const DensityFacts& facts,
                           DensityControl& control) const {
-  const LinkCost& nominal = views_ ? nominal::memory : nominal::wire;
   DensityFacts known = facts;
   if (pinned_) known.between_s = known.last_s = 0;
   if (known.last_s > 0 && control.count > 0) {
     const CallCost last = spec.density >= 1
                               ? dense_cost(control.count, ranks_)
                               : compressed_cost(spec, spec.density, control.count, ranks_);
-    add_call(control.link, nominal, last, known.last_s);
+    add_call(control.link, link_, last, known.last_s);
   }
-  const LinkCost link = fitted_link(control.link, nominal);
+  const LinkCost link = fitted_link(control.link, link_);
   control.density = choose_density(spec, count, ranks_, link, known);
 }
 

@@ -2,6 +2,9 @@
 // made dense. Sees only what all ranks agree on. Set up during start-up, constant while calls run.
 #pragma once
 
+#include <array>
+#include <atomic>
+
 #include "collectives/algorithm.hpp"
 #include "collectives/chooser.hpp"
 #include "model/choices.hpp"
@@ -24,7 +27,13 @@ class Model final : public Chooser {
   // False with PITH_DETERMINISTIC, as choices must not depend on it then.
   bool views() const { return views_; }
   void set_oversubscribed(bool oversubscribed) { oversubscribed_ = oversubscribed && !pinned_; }
-  void set_multi_host(bool multi_host) { multi_host_ = multi_host && !pinned_; }
+  // `hosts`: how many run ranks; `ranks_a_host`: how many ranks one of them runs at most.
+  void set_hosts(int hosts, int ranks_a_host);
+  // The longest time that a message to any rank and its answer take without load; 0: not known.
+  // Without views it decides, where it is far from the nominal, what a message costs.
+  void set_round_trip(double seconds);
+  // What messages cost is known; without views.
+  void set_link(double alpha, double beta);
   void set_devices(bool devices) { devices_ = devices && !pinned_; }
 
   int ranks() const { return ranks_; }
@@ -34,6 +43,8 @@ class Model final : public Chooser {
   bool explains() const { return explains_; }
   const Tuning& tuning() const { return tuning_; }
   Shape shape(std::size_t bytes) const;
+  // What choices take for the cost of messages.
+  const LinkCost& link() const { return link_; }
   const Algorithm& algorithm(Collective collective, std::size_t bytes) const override;
   // As planned, else by this model's own choice.
   const Algorithm& algorithm(const CollectiveArgs& args) const {
@@ -42,9 +53,12 @@ class Model final : public Chooser {
   }
   // The same by the collective's name, which must be zero-terminated; null: no such collective.
   const Algorithm* algorithm(std::string_view collective, std::size_t bytes) const;
-  // Seconds that the call takes on nominal links and cores.
-  double nominal_cost(const Algorithm& algorithm, std::size_t bytes,
-                      Variant variant = Variant::usual) const;
+  bool is_forced(Collective collective) const {
+    return forced_[static_cast<std::size_t>(collective)] != nullptr;
+  }
+  // Seconds that the call takes on link().
+  double cost(const Algorithm& algorithm, std::size_t bytes,
+              Variant variant = Variant::usual) const;
   // What calls begin with: this model's own choice, and as its rivals the algorithms that may be
   // faster, by a cost function that may be wrong. No rivals where the choice is not the library's.
   Choices start() const;
@@ -54,7 +68,10 @@ class Model final : public Chooser {
                      DensityControl& control) const override;
 
  private:
+  using Cheapest = std::array<std::atomic<const Algorithm*>, SizeClass::count>;
+
   void add_rivals(Choices& choices, Collective collective, SizeClass size) const;
+  void forget_cheapest();
 
   const int ranks_;
   const bool pinned_;
@@ -66,7 +83,11 @@ class Model final : public Chooser {
   bool views_ = false;
   bool oversubscribed_ = false;
   bool multi_host_ = false;
+  int ranks_a_host_ = 1;
   bool devices_ = false;
+  LinkCost link_;
+  // Found when a call of the size first asks, by whichever thread; null: not yet.
+  mutable std::array<Cheapest, collective_count> cheapest_{};
 };
 
 }  // namespace pith

@@ -6,9 +6,9 @@
 
 namespace pith::nominal {
 
-// Seconds per message, per byte moved, per byte reduced.
-inline constexpr LinkCost memory{1e-6, 0.2e-9, 0.2e-9};
-inline constexpr LinkCost wire{20e-6, 0.8e-9, 0.2e-9};
+// Seconds per message, per byte moved, per byte reduced, per further message of a round.
+inline constexpr LinkCost memory{1e-6, 0.2e-9, 0.2e-9, 0.2e-6};
+inline constexpr LinkCost wire{20e-6, 0.8e-9, 0.2e-9, 10e-6};
 
 // Of a compressed call: seconds for an element that is examined, for one that is written, and for a
 // pair that a rank adds to its sum.

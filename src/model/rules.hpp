@@ -1,4 +1,4 @@
-// The default algorithm by size and ranks, until links are measured.
+// The default algorithm by size and ranks.
 #pragma once
 
 #include "collectives/algorithm.hpp"

@@ -49,7 +49,7 @@ Tuner::Learning& Tuner::learning(const CallTime& time) {
 // in one, and make every fourth call, a rival's, by the same of them.
 double Tuner::at_largest(const CallTime& time) const {
   const auto cost = [&](std::size_t bytes) {
-    return model_.nominal_cost(*time.algorithm, bytes, time.variant);
+    return model_.cost(*time.algorithm, bytes, time.variant);
   };
   const double own = cost(time.bytes);
   return own > 0 ? time.seconds * cost(SizeClass(time.bytes).largest()) / own : 0;

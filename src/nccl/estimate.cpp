@@ -6,6 +6,7 @@
 #include <optional>
 #include <string_view>
 
+#include "model/cheapest.hpp"
 #include "model/nominal.hpp"
 #include "model/rules.hpp"
 
@@ -73,7 +74,8 @@ Collective collective_of(Kind kind) {
 }
 
 double seconds_here(const Shape& shape, Collective collective, const LinkCost& link) {
-  return default_algorithm(shape, collective).cost(shape, link);
+  if (shape.views) return default_algorithm(shape, collective).cost(shape, link);
+  return cheapest_algorithm(shape, collective, link).cost(shape, link);
 }
 
 double seconds_there(Shape shape, Collective collective, const LinkCost& link) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <latch>
 #include <map>
 #include <mutex>
@@ -49,6 +50,21 @@ void wait_for_tree(const std::vector<std::shared_ptr<ControlNode>>& nodes) {
                  [&joined](const GatherResult&) { joined.count_down(); });
   }
   joined.wait();
+}
+
+double round_trip_of(const std::vector<std::unique_ptr<PeerTransport>>& transports) {
+  double longest = 0;
+  for (const auto& transport : transports) longest = std::max(longest, transport->round_trip_s());
+  return longest;
+}
+
+// The same on all ranks, as all have the same blobs.
+double longest_of(const std::map<int, std::string>& round_trips) {
+  double longest = 0;
+  for (const auto& [rank, blob] : round_trips) {
+    longest = std::max(longest, Unpacker(blob).value<double>());
+  }
+  return longest;
 }
 
 // What a rank contributes, in this order; the first rank appends the hub's address.
@@ -255,13 +271,15 @@ Error connect(Communicator& made, Gatherer& gatherer, const Settings& settings, 
   }
   links.set_order(facts.order);
   links.set_hosts(facts.host_names);
+  std::vector<std::unique_ptr<PeerTransport>> transports = setup.take_transports();
   // No rank sends before all can receive and the tree of control connections is complete.
   const std::vector<int> named = gatherer.named();
-  const GatherResult connected =
-      who.control->gather({who.key, connected_round}, ControlPlane::Need::all,
-                          named.empty() ? who.members : named, "", gatherer.cancellation());
+  const GatherResult connected = who.control->gather(
+      {who.key, connected_round}, ControlPlane::Need::all, named.empty() ? who.members : named,
+      Packer().value(round_trip_of(transports)).take(), gatherer.cancellation());
   if (connected.error) return connected.error;
-  for (std::unique_ptr<PeerTransport>& transport : setup.take_transports()) {
+  links.model().set_round_trip(longest_of(connected.blobs));
+  for (std::unique_ptr<PeerTransport>& transport : transports) {
     transport->on_peer_lost = [&made](int, const Error& error) {
       made.revocation().revoke_for_loss(error);
     };

@@ -4,6 +4,7 @@
 #include "collectives/sparse/bf16_cost.hpp"
 #include "kernels/scalar.hpp"
 #include "model/bypass.hpp"
+#include "model/nominal.hpp"
 #include "tests/catch.hpp"
 #include "tests/collectives/sparse_program.hpp"
 
@@ -11,7 +12,8 @@ namespace pith::test {
 
 TEST_CASE("what is faster dense", "[sparse]") {
   const auto faster = [](const char* spec, std::size_t count, int ranks, bool views) {
-    return is_faster_dense(*Spec::parse(spec), count, ranks, views);
+    return is_faster_dense(*Spec::parse(spec), count, ranks,
+                           views ? nominal::memory : nominal::wire);
   };
   CHECK_FALSE(faster("topk:density=1", 1000, 1, true));
   CHECK_FALSE(faster("topk:density=0.01", 0, 4, true));

@@ -60,20 +60,28 @@ class PithExplain(unittest.TestCase):
     def test_why_not(self):
         _, by_name = self.answer("--ranks", "64")
         self.assertEqual(by_name["two_shot"]["closed"], "serves at most 32 ranks")
-        _, by_name = self.answer("--collective", "broadcast")
-        self.assertIn("needs views", by_name["views"]["closed"])
-        _, by_name = self.answer("--collective", "broadcast", "--views")
-        self.assertNotIn("closed", by_name["views"])
+        for views in ([], ["--views"]):
+            _, by_name = self.answer("--collective", "broadcast", *views)
+            self.assertNotIn("closed", by_name["views"])
 
     def test_text_says_where_the_rule_differs(self):
-        answer, _ = self.answer("--table", "64:64", "--hosts", "8")
+        answer, _ = self.answer("--table", "512K:512K", "--hosts", "8")
         self.assertNotEqual(answer["taken"], answer["cheapest"])
-        said = run("--bytes", "64", "--hosts", "8").stdout
+        said = run("--bytes", "512K", "--hosts", "8").stdout
         self.assertIn(f"takes {answer['taken']}, but by this model {answer['cheapest']} is the "
                       "cheapest", said)
         self.assertIn(f"Regret by this model: {100 * answer['regret']:.1f} %", said)
-        self.assertRegex(said, r"(?m)^\* recursive_doubling .* taken, ")
-        self.assertRegex(said, r"(?m)^  direct .*the cheapest, but not taken$")
+        self.assertRegex(said, r"(?m)^\* ring .* taken, ")
+        self.assertRegex(said, r"(?m)^  rabenseifner .*the cheapest, but not taken$")
+
+    def test_far_links_change_what_is_taken(self):
+        near, _ = self.answer("--bytes", "1K", "--hosts", "8", "--link", "10g")
+        self.assertEqual(near["taken"], "recursive_doubling")
+        far, _ = self.answer("--bytes", "1K", "--hosts", "8", "--link", "10g,+20ms")
+        self.assertEqual(far["taken"], "direct")
+        _, at_once = self.answer("--bytes", "1K", "--link", "10g", "--alpha", "1us")
+        self.assertAlmostEqual(at_once["direct"]["cost_s"],
+                               (1 + 6 * 0.5) * 1e-6 + 7 * 1024 * (0.8e-9 + 0.2e-9), delta=1e-12)
 
     def test_settings_count(self):
         answer, _ = self.answer(PITH_ALGO="allreduce:double_tree")

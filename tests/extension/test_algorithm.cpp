@@ -35,9 +35,14 @@ TEST_CASE("PITH_ALGO forces the algorithm", "[extension]") {
   }
 }
 
-TEST_CASE("the rule chooses the algorithm where its line says so", "[extension]") {
-  CHECK(&Model(3).algorithm(Collective::allreduce, 1 << 20) == naive_tree());
-  CHECK(&Model(4).algorithm(Collective::allreduce, 1 << 20) != naive_tree());
+TEST_CASE("the rule chooses the algorithm where its line says so, and where it costs too much, not",
+          "[extension]") {
+  for (const int ranks : {3, 4}) {
+    Model model(ranks);
+    CHECK(&model.algorithm(Collective::allreduce, 1 << 20) != naive_tree());
+    model.set_views(true);
+    CHECK((&model.algorithm(Collective::allreduce, 1 << 20) == naive_tree()) == (ranks == 3));
+  }
 }
 
 TEST_CASE("the algorithm among one rank, and among many", "[extension]") {

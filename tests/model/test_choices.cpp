@@ -131,8 +131,8 @@ TEST_CASE("a model that learns begins with rivals of its own choice", "[choices]
     const Algorithm& chosen = model.algorithm(Collective::allreduce, bytes);
     for (std::size_t i = 0; i < cell.rival_count; ++i) {
       CHECK(&Choices::algorithm_of(cell.rivals[i]) != &chosen);
-      CHECK(model.nominal_cost(Choices::algorithm_of(cell.rivals[i]), bytes) <=
-            3 * model.nominal_cost(chosen, bytes));
+      CHECK(model.cost(Choices::algorithm_of(cell.rivals[i]), bytes) <=
+            3 * model.cost(chosen, bytes));
     }
   }
   const auto copying = [](std::size_t bytes, bool views) {

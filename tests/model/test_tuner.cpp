@@ -49,8 +49,7 @@ class World {
   Tuner& tuner() { return tuner_; }
 
  private:
-  static Model sharing_memory() {
-    Model model(learning(), 4);
+  static const Model& sharing_memory(Model& model) {
     model.set_views(true);
     return model;
   }
@@ -66,8 +65,8 @@ class World {
                 noise_.of(known == true_s_.end() ? 5e-3 : known->second)});
   }
 
-  Model model_ = sharing_memory();
-  Tuner tuner_{model_};
+  Model model_{learning(), 4};
+  Tuner tuner_{sharing_memory(model_)};
   Noise noise_;
   std::map<std::string, double> true_s_;
   int calls_ = 0;
@@ -157,9 +156,9 @@ TEST_CASE("sizes of a class are compared as if they were one", "[tuner]") {
   // The rival's turn always comes with the smaller size. It is slower by a fifth.
   constexpr std::size_t smaller = bytes / 2 + kib;
   for (int i = 0; i < 40; ++i) {
-    tuner.add({&chosen, Variant::usual, bytes, model.nominal_cost(chosen, bytes)});
-    const double as_fast = model.nominal_cost(chosen, bytes) / model.nominal_cost(ring, bytes);
-    tuner.add({&ring, Variant::usual, smaller, 1.2 * as_fast * model.nominal_cost(ring, smaller)});
+    tuner.add({&chosen, Variant::usual, bytes, model.cost(chosen, bytes)});
+    const double as_fast = model.cost(chosen, bytes) / model.cost(ring, bytes);
+    tuner.add({&ring, Variant::usual, smaller, 1.2 * as_fast * model.cost(ring, smaller)});
   }
   CHECK(tuner.take_reasons().empty());
 }

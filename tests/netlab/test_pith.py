@@ -110,6 +110,15 @@ class Rates(unittest.TestCase):
             with Ranks(lab, environment={"PITH_ALGO": "allreduce:ring"}) as ranks:
                 self.check(ranks, "allreduce", size, 2 * 3 * size // 4, 100 * MBIT)
 
+    def test_short_calls_cross_a_far_link_once(self):
+        delay = 0.020
+        with Lab(4, delay=delay) as lab, Ranks(lab) as ranks:
+            for collective in ("allreduce", "allgather"):
+                with self.subTest(call=collective):
+                    seconds = ranks.seconds(collective, 256, times=5)
+                    self.assertGreaterEqual(min(seconds), delay)
+                    self.assertLess(min(seconds), 1.9 * delay)
+
 
 if __name__ == "__main__":
     case.main()

@@ -3,6 +3,7 @@
 
 #include "catch.hpp"
 #include "tests/transport/tcp_ranks.hpp"
+#include "transport/tcp/tcp_round_trip.hpp"
 #include "transport/two_ranks.hpp"
 
 namespace pith::test {
@@ -71,6 +72,23 @@ TEST_CASE("tcp: every size between all ranks") {
   const std::string complaint = run_tcp_ranks(
       count, [&](TcpRank& me, std::barrier<>& all) { return exchange_all(me, all, count); });
   REQUIRE(complaint == "");
+}
+
+// The kernel knows it from the handshake on.
+TEST_CASE("tcp: the round trip to the farthest peer") {
+  std::array<double, 3> seconds{};
+  const std::string complaint =
+      run_tcp_ranks(3, [&](TcpRank& me, std::barrier<>& all) -> std::string {
+        seconds[static_cast<std::size_t>(me.rank)] = me.transport->round_trip_s();
+        std::vector<Task<Error>> none;
+        return leave(me, all, outcome(me, none));
+      });
+  REQUIRE(complaint == "");
+  for (const double one : seconds) {
+    CHECK(one > 0);
+    CHECK(one < 0.5);
+  }
+  CHECK(round_trip_of(-1) == 0);
 }
 
 TEST_CASE("tcp: one stream, and pieces that fit nothing") {

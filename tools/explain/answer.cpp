@@ -6,8 +6,8 @@
 
 #include "collectives/hosts.hpp"
 #include "compress/scheme.hpp"
+#include "model/cheapest.hpp"
 #include "model/nominal.hpp"
-#include "model/rules.hpp"
 #include "settings/settings.hpp"
 
 namespace pith_explain {
@@ -16,15 +16,9 @@ using namespace pith;
 
 namespace {
 
-// By the meaning of the name (src/README.md): no field of the table says it.
-constexpr std::string_view over_views = "views";
-
 std::string why_closed(const Algorithm& algorithm, const Shape& shape) {
   if (shape.ranks > algorithm.ranks_max) {
     return fmt::format("serves at most {} ranks", algorithm.ranks_max);
-  }
-  if (algorithm.name == over_views && !shape.views) {
-    return "needs views: the cost is that of its messages";
   }
   return "";
 }
@@ -37,7 +31,8 @@ std::vector<Candidate> dense_candidates(const Question& question, const Model& m
     if (algorithm.collective != question.collective) continue;
     Candidate candidate;
     candidate.name = algorithm.name;
-    candidate.exchange_s = algorithm.cost(shape, question.link);
+    candidate.exchange_s = shape.views ? algorithm.cost(shape, question.link)
+                                       : cost_on(question.link, algorithm, shape);
     candidate.closed = why_closed(algorithm, shape);
     found.push_back(std::move(candidate));
   }
@@ -114,8 +109,9 @@ Expected<std::unique_ptr<Model>> model_of(const Question& question) {
   if (Error error = model->force(settings->algo)) return error;
   model->set_views(question.views);
   model->set_oversubscribed(question.oversubscribed);
-  model->set_multi_host(question.hosts > 1);
+  model->set_hosts(question.hosts, (question.ranks + question.hosts - 1) / question.hosts);
   model->set_devices(question.devices);
+  model->set_round_trip(2 * question.link.alpha);
   return model;
 }
 
@@ -124,7 +120,7 @@ Answer answer(const Question& question, const Model& model) {
   const std::size_t bytes = question.collective == Collective::barrier ? 0 : question.bytes;
   found.candidates = dense_candidates(question, model, bytes);
   const Algorithm& dense = model.algorithm(question.collective, bytes);
-  found.forced = &dense != &default_algorithm(model.shape(bytes), question.collective);
+  found.forced = model.is_forced(question.collective);
   std::string takes(dense.name);
   if (question.compress) add_compressed(question, model, found, takes);
   std::stable_sort(found.candidates.begin(), found.candidates.end(),

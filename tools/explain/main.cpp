@@ -73,6 +73,7 @@ Error read_link(const Options& options, Question& question) {
   question.link = link->cost;
   question.views = options.views || link->shared_memory;
   if (!std::isnan(options.alpha)) question.link.alpha = options.alpha;
+  question.link.message = std::min(question.link.message, question.link.alpha / 2);
   if (!std::isnan(options.beta)) question.link.beta = options.beta;
   if (!std::isnan(options.gamma)) question.link.gamma = options.gamma;
   if (question.views && options.hosts > 1) {
@@ -157,8 +158,9 @@ int main(int argc, char** argv) {
       "What every algorithm would cost for a call by its cost function, which one the library\n"
       "takes, and why not the others. PITH_ALGO and other settings count as in a program. Links "
       "are\n"
-      "ideal: what the library's rules know beyond that (caches, queues of switches, ranks that\n"
-      "share cores) is not in the costs.");
+      "ideal: what the library's rules know beyond that (caches, ranks that share cores) is not "
+      "in\n"
+      "the costs.");
   Options options;
   add_options(app, options);
   CLI11_PARSE(app, argc, argv);

@@ -52,6 +52,7 @@ class TcpTransport final : public PeerTransport {
   // Checks whether the peers acknowledge what is in flight, which the kernel does not judge.
   void look_at_links(std::uint64_t now_ns) override;
   LinkState link_to(int peer) const override;
+  double round_trip_s() const override;
 
   std::string_view name() const override { return "tcp"; }
   bool start(Send& send) override;
@@ -93,9 +94,6 @@ class TcpTransport final : public PeerTransport {
   void watch(Stream& stream, std::uint32_t events);
   void flush(std::uint64_t deadline_ns);
   Peer* find(int peer) const { return by_rank_[static_cast<std::size_t>(peer)].get(); }
-  std::uint64_t heartbeat_ns() const {
-    return static_cast<std::uint64_t>(options_.heartbeat_s * 1e9);
-  }
 
   Scheduler& scheduler_;
   Mailbox& mailbox_;

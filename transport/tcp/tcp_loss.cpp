@@ -24,6 +24,10 @@ const char* how_it_ended(int cause) {
   return cause == 0 ? "it has closed the connection" : std::strerror(cause);
 }
 
+std::uint64_t heartbeat_ns(const TcpOptions& options) {
+  return static_cast<std::uint64_t>(options.heartbeat_s * 1e9);
+}
+
 }  // namespace
 
 // What the peer has sent on its other connections still counts.
@@ -54,8 +58,8 @@ void TcpTransport::look_at_links(std::uint64_t now_ns) {
   if (now_ns < next_look_ns_) return;
   // No check for a while, or this machine stood still: what was owed before says nothing of the
   // time since.
-  const bool anew = now_ns - next_look_ns_ > heartbeat_ns() / quarters;
-  next_look_ns_ = now_ns + heartbeat_ns() / looks_per_heartbeat;
+  const bool anew = now_ns - next_look_ns_ > heartbeat_ns(options_) / quarters;
+  next_look_ns_ = now_ns + heartbeat_ns(options_) / looks_per_heartbeat;
   for (Peer* peer : peers_) {
     if (!peer->live) continue;
     if (anew) peer->silence = TcpSilence();
@@ -74,8 +78,8 @@ void TcpTransport::look_at(Peer& peer, std::uint64_t now_ns) {
     all.owed |= one.owed;
     all.last_ns = std::min(all.last_ns, one.last_ns);
   }
-  peer.doubtful = all.owed && all.last_ns >= heartbeat_ns() / quarters;
-  if (peer.silence.look(all, now_ns) >= heartbeat_ns()) return lose(peer, ETIMEDOUT);
+  peer.doubtful = all.owed && all.last_ns >= heartbeat_ns(options_) / quarters;
+  if (peer.silence.look(all, now_ns) >= heartbeat_ns(options_)) return lose(peer, ETIMEDOUT);
   if (peer.cut_short && now_ns > peer.ending_ns + ending_ns) lose(peer, peer.cause);
 }
 

@@ -1,0 +1,17 @@
+// The dense algorithm of a call by what its messages cost on a link.
+#pragma once
+
+#include "collectives/algorithm.hpp"
+
+namespace pith {
+
+// Seconds of the call on links like this, with what the cost functions leave to others: ranks of a
+// host share its ports, and many senders overflow the queue of one. Not for views: the cost of an
+// algorithm that can use them is that of its messages.
+double cost_on(const LinkCost& link, const Algorithm& algorithm, const Shape& shape);
+
+// That of the rule (rules.hpp), unless another one costs clearly less on links like this.
+const Algorithm& cheapest_algorithm(const Shape& shape, Collective collective,
+                                    const LinkCost& link);
+
+}  // namespace pith

@@ -1,0 +1,138 @@
+// Which algorithm is taken where no ranks share memory, by what a message costs.
+#include "model/cheapest.hpp"
+
+#include "collectives/registry.hpp"
+#include "model/model.hpp"
+#include "model/nominal.hpp"
+#include "model/rules.hpp"
+#include "tests/catch.hpp"
+
+namespace pith::test {
+
+namespace {
+
+constexpr std::size_t kib = 1024;
+
+std::string_view taken(const Model& model, Collective collective, std::size_t bytes) {
+  return model.algorithm(collective, bytes).name;
+}
+
+// A link of 1 Gbit/s across 20 ms.
+constexpr LinkCost far{20e-3, 8e-9, 0.2e-9, 10e-6};
+
+}  // namespace
+
+TEST_CASE("far links take the fewest rounds, near ones the rule's", "[cheapest]") {
+  const auto on = [](const LinkCost& link, Collective collective, int ranks, std::size_t bytes) {
+    return cheapest_algorithm({.ranks = ranks, .bytes = bytes, .tuning = {}}, collective, link)
+        .name;
+  };
+  CHECK(on(nominal::wire, Collective::allreduce, 8, kib) == "recursive_doubling");
+  CHECK(on(far, Collective::allreduce, 8, kib) == "direct");
+  CHECK(on(far, Collective::allreduce, 8, 1024 * kib) == "two_shot");
+  CHECK(on(far, Collective::allreduce, 64, 4096 * kib) == "double_tree");  // two_shot serves 32
+  CHECK(on(nominal::wire, Collective::allgather, 8, 32 * kib) == "bruck");
+  CHECK(on(far, Collective::allgather, 8, 64 * kib) == "views");
+  CHECK(on(far, Collective::reduce_scatter, 8, 64 * kib) == "views");
+  CHECK(on(far, Collective::reduce_scatter, 64, kib) == "recursive_halving");
+  CHECK(on(far, Collective::broadcast, 8, 256 * kib) == "binomial");
+}
+
+// 0.85 of the rule's cost: below it another one is taken.
+TEST_CASE("the rule's algorithm stays unless another one costs clearly less", "[cheapest]") {
+  std::size_t near_ties = 0;
+  for (const int ranks : {2, 3, 4, 8, 16, 33}) {
+    for (std::size_t bytes = 1; bytes <= std::size_t{64} << 20; bytes *= 2) {
+      const Shape shape{.ranks = ranks, .bytes = bytes, .tuning = {}};
+      for (const LinkCost& link : {nominal::wire, far}) {
+        const Algorithm& rule = default_algorithm(shape, Collective::allreduce);
+        const Algorithm& found = cheapest_algorithm(shape, Collective::allreduce, link);
+        double least = cost_on(link, rule, shape);
+        for (const Algorithm& one : algorithms()) {
+          if (one.collective != Collective::allreduce || one.ranks_max < ranks) continue;
+          least = std::min(least, cost_on(link, one, shape));
+        }
+        const bool rule_is_dear = least < 0.85 * cost_on(link, rule, shape);
+        REQUIRE((&found != &rule) == rule_is_dear);
+        if (rule_is_dear) REQUIRE(cost_on(link, found, shape) == least);
+        near_ties += !rule_is_dear && least < cost_on(link, rule, shape);
+      }
+    }
+  }
+  CHECK(near_ties > 0);
+}
+
+TEST_CASE("ranks of a host share its port, and many senders overflow one", "[cheapest]") {
+  const LinkCost only_bytes{0, 1e-9, 0, 0};
+  const auto times = [&](std::string_view name, const Shape& shape) {
+    const Algorithm& one = *find_algorithm(Collective::allreduce, name);
+    return cost_on(only_bytes, one, shape) / one.cost(shape, only_bytes);
+  };
+  Shape shape{.ranks = 8, .bytes = 1024 * kib, .tuning = {}, .multi_host = true, .ranks_a_host = 4};
+  CHECK(times("ring", shape) == Approx(1));
+  CHECK(times("rabenseifner", shape) == Approx(4));
+  CHECK(times("two_shot", shape) == Approx(4 * 1.4));
+  shape.bytes = 8 * 64 * kib - 8;
+  CHECK(times("two_shot", shape) == Approx(4));
+  shape.multi_host = false;
+  CHECK(times("rabenseifner", shape) == Approx(1));
+  Shape pair{.ranks = 2, .bytes = 1024 * kib, .tuning = {}, .multi_host = true};
+  CHECK(times("two_shot", pair) == Approx(1));
+}
+
+TEST_CASE("a model takes the round trip for what a message costs, where that is far",
+          "[cheapest]") {
+  Model model(8);
+  CHECK(taken(model, Collective::allreduce, kib) == "recursive_doubling");
+  model.set_round_trip(0);
+  model.set_round_trip(199e-6);
+  CHECK(model.link().alpha == nominal::wire.alpha);
+  model.set_round_trip(40e-3);
+  CHECK(model.link().alpha == 0.015625);
+  CHECK(model.link().beta == nominal::wire.beta);
+  CHECK(model.link().message == nominal::wire.message);
+  CHECK(model.tuning().start_bytes == Approx(0.015625 / nominal::wire.beta));
+  CHECK(taken(model, Collective::allreduce, kib) == "direct");
+  Model other(8);
+  other.set_round_trip(44e-3);
+  CHECK(other.link().alpha == model.link().alpha);
+
+  CHECK(model.tuning().chunk_bytes == 2048 * kib);
+  model.set_link(2e-3, nominal::wire.beta);  // a quarter of what the link holds is 625 KB
+  CHECK(model.tuning().chunk_bytes == 1024 * kib);
+
+  model.set_link(4e-6, 1e-9);
+  CHECK(model.tuning().chunk_bytes == 512 * kib);
+  CHECK(model.link().message == Approx(2e-6));
+  CHECK(taken(model, Collective::allreduce, kib) == "recursive_doubling");
+}
+
+TEST_CASE("a model that is pinned or has views asks no link", "[cheapest]") {
+  Settings settings;
+  settings.deterministic = true;
+  Model pinned(settings, 8);
+  pinned.set_views(false);
+  pinned.set_hosts(2, 4);
+  pinned.set_round_trip(40e-3);
+  CHECK(pinned.link().alpha == nominal::wire.alpha);
+  CHECK(pinned.shape(1).ranks_a_host == 1);
+  Model sharing(8);
+  sharing.set_views(true);
+  sharing.set_round_trip(40e-3);
+  CHECK(sharing.link().alpha == nominal::memory.alpha);
+  for (std::size_t bytes = 1; bytes < 64 * kib; bytes = bytes * 3 / 2 + 1) {
+    const Algorithm& rule = default_algorithm(sharing.shape(bytes), Collective::allreduce);
+    REQUIRE(&sharing.algorithm(Collective::allreduce, bytes) == &rule);
+  }
+}
+
+TEST_CASE("a forced algorithm is taken on any link", "[cheapest]") {
+  Model model(8);
+  model.set_round_trip(40e-3);
+  REQUIRE(!model.force("allreduce:ring"));
+  CHECK(model.is_forced(Collective::allreduce));
+  CHECK_FALSE(model.is_forced(Collective::broadcast));
+  CHECK(taken(model, Collective::allreduce, kib) == "ring");
+}
+
+}  // namespace pith::test
