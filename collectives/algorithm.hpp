@@ -120,6 +120,7 @@ struct Shape {
   bool multi_host = false;      // ranks run on several hosts
   bool devices = false;         // every rank's process uses a CUDA device
   int ranks_a_host = 1;         // at most; they share its links to other hosts
+  bool even_hosts = true;       // all hosts have as many
 };
 
 // A link and a core: seconds per message, per byte sent, per byte reduced.
@@ -147,8 +148,16 @@ struct Algorithm {
   double (*cost)(const Shape& shape, const LinkCost& link);
   SendPattern pattern = SendPattern::partners;
   int ranks_max = std::numeric_limits<int>::max();
-  bool can_copy = false;  // whether it differs where Tuning::copies is set
+  bool can_copy = false;     // whether it differs where Tuning::copies is set
+  bool needs_hosts = false;  // whether another one does the same where hosts have one rank each
 };
+
+// Whether it can make calls of this shape, and is not another one there.
+constexpr bool serves(const Algorithm& algorithm, const Shape& shape) {
+  const bool several = shape.multi_host && shape.ranks_a_host > 1 && shape.even_hosts;
+  const bool has_hosts = several && !shape.devices;  // has not run on devices
+  return shape.ranks <= algorithm.ranks_max && (has_hosts || !algorithm.needs_hosts);
+}
 
 std::span<const Algorithm> algorithms();
 // nullptr if there is none of that name.

@@ -20,6 +20,7 @@ PITH_ALGORITHM(allreduce_two_shot)
 PITH_ALGORITHM(allreduce_ring)
 PITH_ALGORITHM(allreduce_rabenseifner)
 PITH_ALGORITHM(allreduce_double_tree)
+PITH_ALGORITHM(allreduce_hierarchical)
 PITH_ALGORITHM(broadcast_binomial)
 PITH_ALGORITHM(broadcast_chain)
 PITH_ALGORITHM(broadcast_views)
@@ -52,6 +53,11 @@ inline constexpr std::array algorithm_table{
               allreduce_rabenseifner_cost},
     Algorithm{"double_tree", Collective::allreduce, allreduce_double_tree,
               allreduce_double_tree_cost},
+    Algorithm{.name = "hierarchical",
+              .collective = Collective::allreduce,
+              .run = allreduce_hierarchical,
+              .cost = allreduce_hierarchical_cost,
+              .needs_hosts = true},
     Algorithm{"binomial", Collective::broadcast, broadcast_binomial, broadcast_binomial_cost},
     Algorithm{"chain", Collective::broadcast, broadcast_chain, broadcast_chain_cost,
               SendPattern::neighbours},

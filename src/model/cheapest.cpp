@@ -27,7 +27,7 @@ const Algorithm& cheapest_algorithm(const Shape& shape, Collective collective,
   const Algorithm* best = &default_algorithm(shape, collective);
   double least = clearly * cost_on(link, *best, shape);
   for (const Algorithm& one : algorithms()) {
-    if (one.collective != collective || shape.ranks > one.ranks_max) continue;
+    if (one.collective != collective || !serves(one, shape)) continue;
     const double cost = cost_on(link, one, shape);
     if (cost >= least) continue;
     best = &one;

@@ -56,6 +56,7 @@ void Model::set_views(bool views) {
 void Model::set_hosts(int hosts, int ranks_a_host) {
   multi_host_ = hosts > 1 && !pinned_;
   ranks_a_host_ = pinned_ ? 1 : ranks_a_host;
+  even_hosts_ = ranks_ == hosts * ranks_a_host;
   forget_cheapest();
 }
 
@@ -87,7 +88,8 @@ void Model::forget_cheapest() {
 }
 
 Shape Model::shape(std::size_t bytes) const {
-  return {ranks_, bytes, tuning_, views_, oversubscribed_, multi_host_, devices_, ranks_a_host_};
+  return {ranks_,      bytes,    tuning_,       views_,     oversubscribed_,
+          multi_host_, devices_, ranks_a_host_, even_hosts_};
 }
 
 // The costs know nothing of views and kernels: there the rules alone decide.
@@ -137,7 +139,7 @@ void Model::add_rivals(Choices& choices, Collective collective, SizeClass size) 
   if (bytes > largest_tried) return;
   std::vector<std::pair<double, Choices::Plan>> found;
   for (const Algorithm& one : algorithms()) {
-    if (one.collective != collective || ranks_ > one.ranks_max) continue;
+    if (one.collective != collective || !serves(one, shape(bytes))) continue;
     const double cost = this->cost(one, bytes);
     found.emplace_back(cost, Choices::plan_of(one));
     const bool may_copy = views_ && one.can_copy && bytes >= least_copied;

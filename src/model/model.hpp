@@ -84,6 +84,7 @@ class Model final : public Chooser {
   bool oversubscribed_ = false;
   bool multi_host_ = false;
   int ranks_a_host_ = 1;
+  bool even_hosts_ = true;
   bool devices_ = false;
   LinkCost link_;
   // Found when a call of the size first asks, by whichever thread; null: not yet.

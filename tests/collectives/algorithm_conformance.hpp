@@ -28,7 +28,8 @@ inline constexpr std::array<std::pair<Collective, std::string_view>, 6> over_vie
 // of a double tree meet on a port, and where ranks fold into a power of two, it is an estimate.
 inline bool has_exact_cost(const Algorithm& algorithm, int ranks) {
   if (algorithm.name == "double_tree") return false;
-  const bool folds = algorithm.name.starts_with("recursive") || algorithm.name == "rabenseifner";
+  const bool folds = algorithm.name.starts_with("recursive") || algorithm.name == "rabenseifner" ||
+                     algorithm.name == "hierarchical";
   return !folds || floor_power_of_two(ranks) == ranks;
 }
 

@@ -80,6 +80,18 @@ TEST_CASE("ranks of a host share its port, and many senders overflow one", "[che
   CHECK(times("two_shot", pair) == Approx(1));
 }
 
+TEST_CASE("hosts with several ranks each send one sum", "[cheapest]") {
+  Model model(8);
+  CHECK(taken(model, Collective::allreduce, 1024 * kib) == "ring");
+  model.set_hosts(2, 4);
+  CHECK(taken(model, Collective::allreduce, kib) == "hierarchical");
+  CHECK(taken(model, Collective::allreduce, 1024 * kib) == "hierarchical");
+  for (const auto& [hosts, ranks] : {std::pair{2, 5}, {8, 1}, {1, 8}}) {  // uneven; no need
+    model.set_hosts(hosts, ranks);
+    CHECK(taken(model, Collective::allreduce, 1024 * kib) != "hierarchical");
+  }
+}
+
 TEST_CASE("a model takes the round trip for what a message costs, where that is far",
           "[cheapest]") {
   Model model(8);

@@ -110,6 +110,16 @@ class Rates(unittest.TestCase):
             with Ranks(lab, environment={"PITH_ALGO": "allreduce:ring"}) as ranks:
                 self.check(ranks, "allreduce", size, 2 * 3 * size // 4, 100 * MBIT)
 
+    def test_a_host_sends_the_sum_of_its_ranks(self):
+        size = 1 << 20
+        with Lab(2) as lab:
+            with Ranks(lab, [0, 0, 1, 1], {"PITH_TRANSPORT": "shm,tcp"}) as ranks:
+                before = lab.sent_bytes(0)
+                ranks.seconds("allreduce", size)
+                sent = lab.sent_bytes(0) - before
+        self.assertGreater(sent, size)
+        self.assertLess(sent, 1.3 * size)  # a ring of the four ranks: 1.5
+
     def test_short_calls_cross_a_far_link_once(self):
         delay = 0.020
         with Lab(4, delay=delay) as lab, Ranks(lab) as ranks:

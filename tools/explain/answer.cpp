@@ -17,10 +17,9 @@ using namespace pith;
 namespace {
 
 std::string why_closed(const Algorithm& algorithm, const Shape& shape) {
-  if (shape.ranks > algorithm.ranks_max) {
-    return fmt::format("serves at most {} ranks", algorithm.ranks_max);
-  }
-  return "";
+  if (serves(algorithm, shape)) return "";
+  if (shape.ranks <= algorithm.ranks_max) return "needs hosts with several ranks, each as many";
+  return fmt::format("serves at most {} ranks", algorithm.ranks_max);
 }
 
 std::vector<Candidate> dense_candidates(const Question& question, const Model& model,
