@@ -112,15 +112,13 @@ std::optional<GatherResult> unpack_result(Unpacker& in) {
 
 std::string proposal_message(const Proposal& proposal) {
   Packer packer = message(MessageKind::proposal);
-  packer.value(proposal.comm).value(proposal.version).value(proposal.first);
-  return packer.text(proposal.blob).take();
+  return packer.value(proposal.comm).value(proposal.version).text(proposal.blob).take();
 }
 
 Proposal unpack_proposal(Unpacker& in) {
   Proposal proposal;
   proposal.comm = in.value<CommKey>();
   proposal.version = in.value<std::uint32_t>();
-  proposal.first = in.value<std::uint32_t>();
   proposal.blob = in.text();
   return proposal;
 }

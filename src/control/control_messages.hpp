@@ -73,11 +73,10 @@ struct Contribution {
   std::string blob;
 };
 
-// Parameters that a communicator is to have from call `first` on.
+// Parameters that a communicator is to have.
 struct Proposal {
   CommKey comm = 0;
   std::uint32_t version = 0;
-  std::uint32_t first = 0;
   std::string blob;
 };
 

@@ -189,8 +189,8 @@ void ControlNode::suspect(CommKey comm, const CallNote& call) {
   ControlThread::instance().wake();
 }
 
-bool ControlNode::propose(CommKey comm, const std::string& blob, std::uint32_t ahead) {
-  const bool proposed = plane_.propose(comm, blob, ahead);
+bool ControlNode::propose(CommKey comm, const std::string& blob) {
+  const bool proposed = plane_.propose(comm, blob);
   ControlThread::instance().wake();
   return proposed;
 }

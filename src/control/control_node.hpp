@@ -43,7 +43,7 @@ class ControlNode : public Controlled {
   // As in ControlPlane, and wakes the thread.
   void revoke(CommKey comm, const Error& error, bool known = true);
   void suspect(CommKey comm, const CallNote& call);
-  bool propose(CommKey comm, const std::string& blob, std::uint32_t ahead = 0);
+  bool propose(CommKey comm, const std::string& blob);
   void gather(const GatherKey& key, ControlPlane::Need need, const std::vector<int>& participants,
               std::string blob, ControlPlane::Done done, CallNote call = {});
   // Blocks until the result is there, or this rank's part is cancelled. Not from a watcher.

@@ -181,9 +181,9 @@ void ControlPlane::gather(const GatherKey& key, Need need, const std::vector<int
                     std::move(done), std::move(call));
 }
 
-bool ControlPlane::propose(CommKey comm, const std::string& blob, std::uint32_t ahead) {
+bool ControlPlane::propose(CommKey comm, const std::string& blob) {
   const std::lock_guard lock(mutex_);
-  return context_.started && epochs_.propose(comm, blob, ahead);
+  return context_.started && epochs_.propose(comm, blob);
 }
 
 std::vector<CommKey> ControlPlane::remembered() const {
@@ -308,8 +308,8 @@ void ControlPlane::turn(std::uint64_t now_ns) {
     if (context_.started) {
       for (const auto& [rank, how] : context_.membership.overdue(now_ns)) note_dead(rank, how, -1);
       tree_.probe_late_children();
-      agreement_.decide_all();
       epochs_.turn();
+      agreement_.decide_all();
       for (const CommKey comm : revocation_.find_over()) note_over(comm, -1);
       stall_watch_.turn(stalls);
       watch_parent(stalls);

@@ -73,11 +73,10 @@ class ControlPlane final : public ControlHandler {
   void gather(const GatherKey& key, Need need, const std::vector<int>& participants,
               std::string blob, Done done, CallNote call = {});
 
-  // At the member of rank 0: proposes parameters to all members. They have them from a call on that
-  // is about a second ahead, or, where one cannot, nobody has. `ahead`: calls instead, if not 0.
-  // False: a change is open or not yet reached, this rank does not hold the communicator, or it is
-  // not known yet how fast its calls come.
-  bool propose(CommKey comm, const std::string& blob, std::uint32_t ahead = 0);
+  // At the member of rank 0: proposes parameters to all members. Once they agree they have them
+  // from one of their next calls on, or, where one cannot, nobody has. False: a change is open or
+  // not yet reached, or this rank does not hold the communicator.
+  bool propose(CommKey comm, const std::string& blob);
 
   // Ranks of the job whose process or host is gone, as far as this rank knows: the dead, and those
   // that left because their process ended.

@@ -7,11 +7,17 @@
 
 namespace pith {
 
+namespace {
+
+constexpr int most_tries = 4;
+
+}  // namespace
+
 // --- the thread that issues calls ---------------------------------------------------------------
 
 EpochGate::Passage EpochGate::pass(std::uint32_t number) {
   const std::lock_guard lock(mutex_);
-  if (!stops(number)) return Passage::open;  // cancelled meanwhile
+  if (!stops(number)) return Passage::open;  // cancelled meanwhile, or the stop has moved on
   if (state_ == State::barred) return Passage::barred;
   if (state_ == State::open) {
     if (!std::exchange(waits_, true)) ++counts_.waited;
@@ -34,34 +40,45 @@ bool EpochGate::is_idle() const {
   return state_ == State::idle;
 }
 
-bool EpochGate::promise(std::uint32_t first, EpochParameters proposed) {
+std::optional<std::uint32_t> EpochGate::promise(std::uint32_t margin, EpochParameters proposed) {
   const std::lock_guard lock(mutex_);
-  const bool can = stop_before(first, std::move(proposed));
-  ++(can ? counts_.promised : counts_.refused);
-  return can;
-}
-
-// The call with the number that is read here may have looked before the stop was set, so it must
-// come before the change. Later ones see the stop: the fence came before their thread stored that
-// number as taken, else it would have been read here as taken.
-bool EpochGate::stop_before(std::uint32_t first, EpochParameters proposed) {
-  const bool is_number = first != 0 && !is_captured(first);
-  if (state_ != State::idle || !is_number) return false;
-  auto kept = std::make_shared<const EpochParameters>(std::move(proposed));
-  stop_.store(first, std::memory_order_relaxed);
-  if (!fence_all_threads() || !is_later(first, next())) {
-    become_idle();
-    return false;
+  std::optional<std::uint32_t> first;
+  if (state_ == State::idle) {
+    auto kept = std::make_shared<const EpochParameters>(std::move(proposed));
+    first = stop_after(margin);
+    if (first) {
+      state_ = State::open;
+      proposed_ = std::move(kept);
+    }
   }
-  state_ = State::open;
-  proposed_ = std::move(kept);
-  return true;
+  ++(first ? counts_.promised : counts_.refused);
+  return first;
 }
 
-void EpochGate::commit(std::uint32_t version) {
+// The call with the number that is read last here may have looked before the stop was set, so it
+// must come before the stop. Later ones see the stop: the fence came before their thread stored
+// that number as taken, else it would have been read here as taken. Where the stop was too near,
+// a later one is tried; nothing has been promised yet.
+std::optional<std::uint32_t> EpochGate::stop_after(std::uint32_t margin) {
+  for (int tries = 0; tries < most_tries; ++tries, margin *= 2) {
+    const std::uint32_t number = number_after(next(), margin);
+    stop_.store(number, std::memory_order_relaxed);
+    if (!fence_all_threads()) break;
+    if (is_later(number, next())) return number;
+  }
+  stop_.store(0, std::memory_order_relaxed);
+  return std::nullopt;
+}
+
+// The stop moves to a later call without a fence. The thread that issues calls has not taken the
+// promised number, so it has not come to `first`. At the promised number it reads the new stop, or
+// still the old one, which brings it to pass(): under the lock it sees the new one. Either way its
+// later loads, too, give the new one, as those of one thread do not go back.
+void EpochGate::commit(std::uint32_t version, std::uint32_t first) {
   const std::lock_guard lock(mutex_);
   if (!is_open(version)) return;
   state_ = State::committed;
+  stop_.store(first, std::memory_order_relaxed);
   ++counts_.committed;
 }
 

@@ -1,13 +1,15 @@
 // The parameters of one rank's communicator, which change between two calls that are the same ones
-// on all ranks (epochs.hpp). The control thread promises that this rank's calls stop before the
-// change, and tells later how it ended; the thread that issues calls asks at each one by a load and
-// a comparison.
+// on all ranks (epochs.hpp). The control thread promises that this rank's calls stop at one that is
+// near, and tells later how the change ended, and from which call it holds: that one or a later
+// one, where the stop moves to. The thread that issues calls asks at each one by a load and a
+// comparison.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "core/error.hpp"
@@ -43,14 +45,15 @@ class EpochGate {
 
   // --- by the control thread ---
 
-  // Whether no change is open, nor a committed one ahead.
+  // Whether no change is open, nor a committed one before its first call.
   bool is_idle() const;
   std::uint32_t next() const { return next_.load(std::memory_order_relaxed); }
-  // A change before call `first`. True: no call passes it before conclude(). False: that cannot be
-  // promised, since this rank's calls may be there already, or have not come to the last change.
-  bool promise(std::uint32_t first, EpochParameters proposed);
-  // For promised changes.
-  void commit(std::uint32_t version);
+  // The number of the call that this rank does not begin before it hears how the change ends: the
+  // next one and about `margin` more. Nothing: it cannot promise one, since it has not come to the
+  // last change yet, or calls too fast.
+  std::optional<std::uint32_t> promise(std::uint32_t margin, EpochParameters proposed);
+  // For promised changes. `first`: from which call it holds, no earlier than the promised one.
+  void commit(std::uint32_t version, std::uint32_t first);
   void cancel(std::uint32_t version);
   // What the others do is unknown, for this reason.
   void bar(std::uint32_t version, const Error& why);
@@ -68,12 +71,13 @@ class EpochGate {
 
  private:
   enum class State { idle, open, committed, barred };
-  bool stop_before(std::uint32_t first, EpochParameters proposed);
+  std::optional<std::uint32_t> stop_after(std::uint32_t margin);
   bool is_open(std::uint32_t version) const;
   void become_idle();
 
   const std::atomic<std::uint32_t>& next_;
-  std::atomic<std::uint32_t> stop_{0};  // the first call of the change ahead; 0: there is none
+  // The promised call, then the first one of the change; 0: there is no change.
+  std::atomic<std::uint32_t> stop_{0};
   std::shared_ptr<const EpochParameters> current_ = std::make_shared<const EpochParameters>();
 
   mutable std::mutex mutex_;  // for all below

@@ -15,41 +15,62 @@ GatherKey key_of(const Proposal& proposal) {
   return {proposal.comm, epoch_base | proposal.version};
 }
 
-const std::string promised = "promised";
-const std::string refused = "refused";
+// An agreement takes some milliseconds, more where threads wait for cores.
+constexpr double agreement_s = 0.04;
+constexpr double least_measured_s = 0.03;
+constexpr std::uint32_t least_margin = 2;
+constexpr std::uint32_t most_margin = 64;
 
-// An agreement takes some milliseconds, and a tenth of a second where threads wait for cores.
-constexpr double ahead_s = 1;
-constexpr std::uint32_t least_ahead = 16;
-constexpr std::uint32_t most_ahead = call_numbers / 8;
-constexpr double measured_s = 0.25;
-// What is left of the pace of a burst after each time without one.
-constexpr double slower = 0.9;
+std::string answer_of(std::optional<std::uint32_t> promised) {
+  return Packer().value(promised.value_or(0)).take();
+}
+
+// 0: the member refuses.
+std::uint32_t promised_by(const std::string& answer) {
+  Unpacker in(answer);
+  const auto number = in.value<std::uint32_t>();
+  return in.whole() && !is_captured(number) ? number : 0;
+}
+
+bool are_near(std::uint32_t one, std::uint32_t other) {
+  constexpr std::uint32_t near = call_numbers / 4;
+  return calls_between(one, other) < near || calls_between(other, one) < near;
+}
+
+// The latest of the promised calls; 0: a member refuses, or they are so far apart that their order
+// cannot be told. That takes 2^29 calls of no elements in a row: with any others a rank gets ahead
+// only as far as the wires hold.
+std::uint32_t latest_of(const std::map<int, std::string>& answers) {
+  const std::uint32_t one = answers.empty() ? 0 : promised_by(answers.begin()->second);
+  std::uint32_t latest = one;
+  for (const auto& [rank, answer] : answers) {
+    const std::uint32_t number = promised_by(answer);
+    if (number == 0 || !are_near(one, number)) return 0;
+    if (is_later(number, latest)) latest = number;
+  }
+  return latest;
+}
 
 void conclude(EpochGate& gate, std::uint32_t version, const GatherResult& result) {
   if (!result.agreed) return gate.bar(version, result.error);
-  const bool all = !result.error && std::ranges::all_of(result.blobs, [](const auto& answer) {
-    return answer.second == promised;
-  });
-  all ? gate.commit(version) : gate.cancel(version);
+  const std::uint32_t first = result.error ? 0 : latest_of(result.blobs);
+  first != 0 ? gate.commit(version, first) : gate.cancel(version);
 }
 
 }  // namespace
 
 // --- rank 0 of a communicator -------------------------------------------------------------------
 
-bool Epochs::propose(CommKey comm, const std::string& blob, std::uint32_t ahead) {
+bool Epochs::propose(CommKey comm, const std::string& blob) {
   const Watchers::Member* member = watchers_.find(comm);
   EpochGate* const gate = member ? member->watcher->epoch_gate() : nullptr;
-  if (!gate || !gate->is_idle() || member->ranks.front() != context_.options.rank) return false;
+  if (!gate || member->ranks.front() != context_.options.rank || !can_propose(comm, *gate)) {
+    return false;
+  }
   const auto known = last_.find(comm);
-  if (known != last_.end() && known->second.is_open) return false;
-  if (ahead == 0) ahead = calls_ahead(comm);
-  if (ahead == 0) return false;
   Proposal proposal;
   proposal.comm = comm;
   proposal.version = known == last_.end() ? 1 : known->second.proposal.version + 1;
-  proposal.first = number_after(gate->next(), ahead);
   proposal.blob = blob;
   const std::string whole = proposal_message(proposal);
   Unpacker in = body_of(whole);
@@ -57,24 +78,14 @@ bool Epochs::propose(CommKey comm, const std::string& blob, std::uint32_t ahead)
   return true;
 }
 
-std::uint32_t Epochs::calls_ahead(CommKey comm) const {
-  const auto found = paces_.find(comm);
-  if (found == paces_.end() || !found->second.measured) return 0;
-  const double calls = found->second.per_s * ahead_s;
-  return static_cast<std::uint32_t>(std::clamp(calls, double{least_ahead}, double{most_ahead}));
+bool Epochs::can_propose(CommKey comm, const EpochGate& gate) const {
+  const auto known = last_.find(comm);
+  return gate.is_idle() && (known == last_.end() || !known->second.is_open);
 }
 
-void Epochs::measure(CommKey comm, const EpochGate& gate) {
-  Pace& pace = paces_[comm];
-  const double seconds = context_.since(pace.at_ns);
-  if (pace.at_ns != 0 && seconds < measured_s) return;
-  const std::uint32_t number = gate.next();
-  if (pace.at_ns != 0) {
-    pace.per_s = std::max(calls_between(pace.number, number) / seconds, pace.per_s * slower);
-    pace.measured = true;
-  }
-  pace.number = number;
-  pace.at_ns = context_.now_ns;
+void Epochs::propose_wanted(CommKey comm, CommWatcher& watcher) {
+  const std::optional<std::string> wanted = watcher.wanted_parameters();
+  if (wanted) propose(comm, *wanted);
 }
 
 // --- every rank ---------------------------------------------------------------------------------
@@ -103,9 +114,12 @@ void Epochs::answer(Last& last) {
   last.answered = true;
   const GatherKey key = key_of(proposal);
   EpochGate* const gate = member->watcher->epoch_gate();
-  const bool can = gate && gate->promise(proposal.first, {proposal.version, proposal.blob});
+  std::optional<std::uint32_t> promised;
+  if (gate) {
+    promised = gate->promise(margin(proposal.comm, *gate), {proposal.version, proposal.blob});
+  }
   agreement_.gather(
-      {key, GatherNeed::all, member->ranks, context_.options.rank, can ? promised : refused},
+      {key, GatherNeed::all, member->ranks, context_.options.rank, answer_of(promised)},
       [gate, version = proposal.version](const GatherResult& result) {
         if (gate) conclude(*gate, version, result);
       },
@@ -118,21 +132,31 @@ void Epochs::turn() {
   }
   for (const auto& [comm, member] : watchers_.all()) {
     const EpochGate* const gate = member.watcher->epoch_gate();
-    if (!gate || member.ranks.front() != context_.options.rank) continue;
+    if (!gate) continue;
     measure(comm, *gate);
-    if (can_propose(comm, *gate)) propose_wanted(comm, *member.watcher);
+    const bool proposes = member.ranks.front() == context_.options.rank;
+    if (proposes && can_propose(comm, *gate)) propose_wanted(comm, *member.watcher);
   }
 }
 
-bool Epochs::can_propose(CommKey comm, const EpochGate& gate) const {
-  const auto known = last_.find(comm);
-  const bool is_open = known != last_.end() && known->second.is_open;
-  return gate.is_idle() && !is_open && calls_ahead(comm) != 0;
+// Calls since the last measurement count too: they may be the first ones.
+std::uint32_t Epochs::margin(CommKey comm, const EpochGate& gate) const {
+  const auto found = paces_.find(comm);
+  if (found == paces_.end()) return least_margin;
+  const Pace& pace = found->second;
+  const double calls = std::max<double>(pace.calls, calls_between(pace.number, gate.next()));
+  return static_cast<std::uint32_t>(std::clamp<double>(calls, least_margin, most_margin));
 }
 
-void Epochs::propose_wanted(CommKey comm, CommWatcher& watcher) {
-  const std::optional<std::string> wanted = watcher.wanted_parameters();
-  if (wanted) propose(comm, *wanted, 0);
+void Epochs::measure(CommKey comm, const EpochGate& gate) {
+  const auto [entry, is_first] = paces_.try_emplace(comm);
+  Pace& pace = entry->second;
+  const double seconds = context_.since(pace.at_ns);
+  if (!is_first && seconds < least_measured_s) return;
+  const std::uint32_t number = gate.next();
+  if (!is_first) pace.calls = calls_between(pace.number, number) * (agreement_s / seconds);
+  pace.number = number;
+  pace.at_ns = context_.now_ns;
 }
 
 void Epochs::pack(Packer& packer) const {
@@ -141,7 +165,7 @@ void Epochs::pack(Packer& packer) const {
   for (const auto& [comm, last] : last_) {
     if (!last.is_open) continue;
     const Proposal& proposal = last.proposal;
-    packer.value(comm).value(proposal.version).value(proposal.first).text(proposal.blob);
+    packer.value(comm).value(proposal.version).text(proposal.blob);
   }
 }
 

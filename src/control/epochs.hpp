@@ -1,12 +1,16 @@
 // Agreement on parameters that change while calls run, for each communicator apart.
 //
-// Its rank 0 proposes them, and a call number well ahead from which they hold. The proposal goes to
-// all ranks as a fact does. Each member promises that its calls do not pass that number before it
-// hears how this ends, or refuses, since they may have passed it; that is its contribution to an
-// agreement, whose result all live members see alike: commit where all have promised, else cancel.
-// So no two of them have different parameters in a call, whatever arrives when, and none waits
-// unless the result comes later than its calls do (epoch_gate.hpp). A rank that cannot learn the
-// result makes no call from that number on.
+// Its rank 0 proposes them. The proposal goes to all ranks as a fact does. Each member answers with
+// the number of a call, a few after its next one, that it promises not to begin before it hears how
+// this ends (epoch_gate.hpp), or refuses. That is its contribution to an agreement, whose result
+// all live members see alike. Where all have promised, the parameters hold from the latest of these
+// calls on, which nobody has begun; else all cancel. So no two members have different parameters in
+// a call, whatever arrives when. A rank that cannot learn the result makes no call from the one
+// that it has promised on.
+//
+// The few calls are those that a rank makes in about the time of an agreement, so mostly none
+// waits; but never many, as the next ones may be much slower, and the change would come late. Where
+// calls come faster than that, the one at the promise waits for the rest of the agreement.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +39,7 @@ class Epochs {
         agreement_(agreement) {}
 
   // See ControlPlane.
-  bool propose(CommKey comm, const std::string& blob, std::uint32_t ahead);
+  bool propose(CommKey comm, const std::string& blob);
   void hear_proposal(Unpacker& in, int from);
   // This rank holds the communicator from now on.
   void on_added(CommKey comm);
@@ -56,17 +60,15 @@ class Epochs {
     bool is_open = false;   // as far as this rank knows
     bool answered = false;  // by this rank
   };
-  // How fast the calls of a communicator come that this rank may propose parameters to.
+  // How fast the calls of a communicator come.
   struct Pace {
-    std::uint32_t number = 0;
-    std::uint64_t at_ns = 0;
-    double per_s = 0;  // at the fastest lately
-    bool measured = false;
+    std::uint32_t number = 0;  // of the next call
+    std::uint64_t at_ns = 0;   // when it was that
+    double calls = 0;          // in the time of an agreement, before
   };
 
   void answer(Last& last);
-  // 0: not known yet.
-  std::uint32_t calls_ahead(CommKey comm) const;
+  std::uint32_t margin(CommKey comm, const EpochGate& gate) const;
   void measure(CommKey comm, const EpochGate& gate);
   bool can_propose(CommKey comm, const EpochGate& gate) const;
   void propose_wanted(CommKey comm, CommWatcher& watcher);

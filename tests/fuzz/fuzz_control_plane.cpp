@@ -32,7 +32,7 @@ class Wire final : public ControlWire {
 
 class Watcher final : public CommWatcher {
  public:
-  explicit Watcher(int rank) : rank_(rank), next_(rank == 2 ? 200 : 5) {}
+  explicit Watcher(int rank) : rank_(rank), next_(5 + 100 * static_cast<std::uint32_t>(rank)) {}
   void on_revoked(const Error& error) override { expect(static_cast<bool>(error)); }
   void on_dead(const Error& error) override { expect(static_cast<bool>(error)); }
   std::optional<CallNote> find_call(std::uint32_t number) override {
@@ -42,7 +42,7 @@ class Watcher final : public CommWatcher {
   Error refusal_of(std::uint32_t) override { return {}; }
   std::optional<Stall> look(std::uint64_t) override { return Stall{*find_call(1), 0.5, 1 - rank_}; }
   void on_stalled(const Stall&) override {}
-  EpochGate* epoch_gate() override { return &gate_; }
+  EpochGate* epoch_gate() override { return rank_ == 2 ? nullptr : &gate_; }
 
  private:
   const int rank_;
@@ -112,13 +112,13 @@ class Conversation {
       }
     }
     settle();
-    plane(0).propose(comm, "parameters", 100);  // which rank 2 refuses
+    plane(0).propose(comm, "parameters");  // which rank 2 refuses
     settle();
     plane(4).revoke(comm, Error(Code::remote, "rank 4 gave up", 4));
     plane(3).remove(comm, {0, 1, 2, 3, 4});
     plane(2).try_to_leave();
     settle();
-    plane(0).propose(comm, "others", 300);
+    plane(0).propose(comm, "others");
     pass_on(0);
     dead_ = 0;
     for (int rank = 1; rank < ranks; ++rank) plane(rank).on_lost(0, "its process has ended");
