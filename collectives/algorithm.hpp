@@ -140,6 +140,8 @@ enum class SendPattern : std::uint8_t {
   everyone,    // each rank sends to all others at once
 };
 
+inline constexpr int any_ranks = std::numeric_limits<int>::max();
+
 struct Algorithm {
   std::string_view name;
   Collective collective;
@@ -147,7 +149,7 @@ struct Algorithm {
   // Seconds on ideal full-duplex links: exact where every block is one chunk, else an estimate.
   double (*cost)(const Shape& shape, const LinkCost& link);
   SendPattern pattern = SendPattern::partners;
-  int ranks_max = std::numeric_limits<int>::max();
+  int ranks_max = any_ranks;
   bool can_copy = false;     // whether it differs where Tuning::copies is set
   bool needs_hosts = false;  // whether another one does the same where hosts have one rank each
 };
