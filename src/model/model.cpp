@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "model/bypass.hpp"
+#include "model/bypass_choice.hpp"
 #include "model/density_choice.hpp"
-#include "model/nominal.hpp"
 #include "model/rules.hpp"
 
 namespace pith {
@@ -60,7 +60,7 @@ const Algorithm* Model::algorithm(std::string_view collective, std::size_t bytes
 double Model::nominal_cost(const Algorithm& algorithm, std::size_t bytes, Variant variant) const {
   Shape shape = this->shape(bytes);
   shape.tuning = varied(shape.tuning, variant);
-  return algorithm.cost(shape, views_ ? nominal::memory : nominal::wire);
+  return algorithm.cost(shape, nominal_link());
 }
 
 Choices Model::start() const {
@@ -105,7 +105,7 @@ bool Model::is_faster_dense(const Spec& spec, std::size_t count, const Hosts* ho
 
 void Model::adapt_density(const Spec& spec, std::size_t count, const DensityFacts& facts,
                           DensityControl& control) const {
-  const LinkCost& nominal = views_ ? nominal::memory : nominal::wire;
+  const LinkCost& nominal = nominal_link();
   DensityFacts known = facts;
   if (pinned_) known.between_s = known.last_s = 0;
   if (known.last_s > 0 && control.count > 0) {
@@ -116,6 +116,21 @@ void Model::adapt_density(const Spec& spec, std::size_t count, const DensityFact
   }
   const LinkCost link = fitted_link(control.link, nominal);
   control.density = choose_density(spec, count, ranks_, link, known);
+}
+
+BypassControl Model::start_bypass(const Spec& spec, std::size_t count, std::uint64_t step) const {
+  const bool dense = pith::is_faster_dense(spec, count, ranks_, views_);
+  const bool open = !pinned_ && ranks_ > 1 && count > 0;
+  return start_ways(ways_of(spec, count, ranks_, nominal_link()), {count, step, dense, open});
+}
+
+void Model::adapt_bypass(const Spec& spec, const BypassFacts& facts, BypassControl& control) const {
+  if (facts.on_device) {
+    control.dense = pith::is_faster_dense(spec, control.count, ranks_, views_);
+    control.next = BypassControl::never;
+    return;
+  }
+  choose_way(control, ways_of(spec, control.count, ranks_, nominal_link()), facts);
 }
 
 }  // namespace pith

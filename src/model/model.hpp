@@ -6,6 +6,7 @@
 #include "collectives/chooser.hpp"
 #include "model/choices.hpp"
 #include "model/forced_algorithms.hpp"
+#include "model/nominal.hpp"
 #include "settings/settings.hpp"
 
 namespace pith {
@@ -53,7 +54,14 @@ class Model final : public Chooser {
   void adapt_density(const Spec& spec, std::size_t count, const DensityFacts& facts,
                      DensityControl& control) const override;
 
+  // With PITH_DETERMINISTIC, and where no link would make it otherwise, never measured.
+  BypassControl start_bypass(const Spec& spec, std::size_t count,
+                             std::uint64_t step) const override;
+  void adapt_bypass(const Spec& spec, const BypassFacts& facts,
+                    BypassControl& control) const override;
+
  private:
+  const LinkCost& nominal_link() const { return views_ ? nominal::memory : nominal::wire; }
   void add_rivals(Choices& choices, Collective collective, SizeClass size) const;
 
   const int ranks_;

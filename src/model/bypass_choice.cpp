@@ -1,0 +1,146 @@
+#include "model/bypass_choice.hpp"
+
+#include <algorithm>
+
+#include "model/density_choice.hpp"
+
+namespace pith {
+
+namespace {
+
+using Phase = BypassControl::Phase;
+
+constexpr double hopeless = 4;  // times the other's time: a first call tells enough
+constexpr std::uint64_t first_interval = 4;
+
+double& seconds_of(BypassControl& control, bool dense) { return control.seconds[dense ? 1 : 0]; }
+
+bool differ(double a, double b) {
+  constexpr double noise = 1.5;
+  return a > noise * b || b > noise * a;
+}
+
+// The first of a way's calls may be late, as buffers and caches are cold.
+double median(std::array<double, BypassControl::samples> times) {
+  std::ranges::sort(times);
+  return times[BypassControl::samples / 2];
+}
+
+void begin_phase(BypassControl& control, Phase phase) {
+  control.phase = phase;
+  control.sampled = 0;
+}
+
+// Short calls, of which the agreement would be a larger share, are looked at less often.
+void watch(BypassControl& control, std::uint64_t step) {
+  constexpr double is_short = 1e-3;
+  constexpr std::uint64_t most = 32;
+  const bool often = seconds_of(control, control.dense) > is_short;
+  control.phase = Phase::watches;
+  control.next = step + control.interval;
+  control.interval = std::min(2 * control.interval, often ? most : 4 * most);
+}
+
+// Calls until another trial of the way that takes `ratio` times as long is worth its cost.
+std::uint64_t wait_for(double ratio, std::uint32_t losses) {
+  constexpr double worth = 0.01;
+  constexpr double least = 64;
+  constexpr double most = 1e9;
+  constexpr std::uint32_t most_doublings = 6;
+  const double tried = ratio > hopeless ? 1 : double(BypassControl::samples);
+  const double calls = std::clamp(tried * (ratio - 1) / worth, least, most);
+  return static_cast<std::uint64_t>(calls) << std::min(losses, most_doublings);
+}
+
+// Of the way that is not taken: as measured, else by the link that fits the calls so far.
+double expected(BypassControl& control, const WayCosts& costs) {
+  const bool other = !control.dense;
+  if (seconds_of(control, other) > 0) return seconds_of(control, other);
+  const LinkCost link = fitted_link(control.link, costs.nominal);
+  return costs.of(other).seconds(link.alpha, link.beta);
+}
+
+void keep(BypassControl& control, const WayCosts& costs, double seconds) {
+  seconds_of(control, control.dense) = seconds;
+  add_call(control.link, costs.nominal, costs.of(control.dense), seconds);
+}
+
+void end_measuring(BypassControl& control, const WayCosts& costs, std::uint64_t step) {
+  constexpr double near = 3;  // the fitted link is rough
+  const double before = seconds_of(control, control.dense);
+  const double now = median(control.times);
+  keep(control, costs, now);
+  double& other = seconds_of(control, !control.dense);
+  if (before > 0 && differ(before, now)) {
+    other = 0;
+    control.retry = control.losses = 0;
+    control.interval = first_interval;
+  }
+  const double ratio = expected(control, costs) / now;
+  const bool is_due = control.retry != 0 && step >= control.retry;
+  if (is_due || (other == 0 && ratio <= near)) {
+    control.dense = !control.dense;
+    begin_phase(control, Phase::tries);
+    control.next = step + 1;
+    return;
+  }
+  if (control.retry == 0) control.retry = step + wait_for(ratio, 0);
+  watch(control, step);
+}
+
+// A change for a twentieth would be for noise.
+void end_trying(BypassControl& control, const WayCosts& costs, std::uint64_t step, double found) {
+  constexpr double worthwhile = 0.95;
+  const double other = seconds_of(control, !control.dense);
+  keep(control, costs, found);
+  const bool won = found < worthwhile * other;
+  if (!won) control.dense = !control.dense;
+  const double ratio = won ? other / found : found / other;
+  control.retry = step + wait_for(ratio, won ? 0 : control.losses);
+  control.losses = won ? 0 : control.losses + 1;
+  control.interval = first_interval;
+  watch(control, step);
+}
+
+}  // namespace
+
+WayCosts ways_of(const Spec& spec, std::size_t count, int ranks, const LinkCost& nominal) {
+  return {compressed_cost(spec, spec.density, count, ranks), dense_cost(count, ranks), nominal};
+}
+
+// Costs are rough, so that a way is ruled out only where it needs twice the bytes.
+BypassControl start_ways(const WayCosts& costs, const WayStart& start) {
+  constexpr double surely = 2;
+  const bool is_always_dense = start.dense && costs.compressed.bytes > surely * costs.dense.bytes;
+  BypassControl control;
+  control.count = start.count;
+  control.dense = start.dense;
+  control.interval = first_interval;
+  // The first call is cold.
+  control.next = start.open && !is_always_dense ? start.step + 1 : BypassControl::never;
+  return control;
+}
+
+void choose_way(BypassControl& control, const WayCosts& costs, const BypassFacts& facts) {
+  const std::uint64_t step = facts.step;
+  control.timed = step;
+  control.next = step + 1;
+  if (!(facts.seconds > 0)) return;
+  const double before = seconds_of(control, control.dense);
+  if (control.phase == Phase::watches) {
+    const bool is_due = step >= control.retry;
+    if (!is_due && !differ(facts.seconds, before)) return watch(control, step);
+    return begin_phase(control, Phase::measures);
+  }
+  control.times[control.sampled++] = facts.seconds;
+  const bool full = control.sampled == BypassControl::samples;
+  if (control.phase == Phase::measures) {
+    if (full) end_measuring(control, costs, step);
+    return;
+  }
+  const bool is_lost = facts.seconds > hopeless * seconds_of(control, !control.dense);
+  if (full) return end_trying(control, costs, step, median(control.times));
+  if (is_lost) end_trying(control, costs, step, facts.seconds);
+}
+
+}  // namespace pith
