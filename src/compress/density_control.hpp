@@ -40,6 +40,7 @@ struct BypassControl {
   std::uint64_t next = 0;      // the step in which ranks agree next
   std::uint64_t timed = 0;     // the last step in which they did; it is timed
   std::uint64_t retry = 0;     // the step from which on the other way is tried anew; 0: not known
+  std::uint64_t earliest = 0;  // and however times change not before this one
   std::uint64_t interval = 0;  // of watching
   std::uint32_t losses = 0;    // how often in a row the other way was tried in vain
   std::uint32_t sampled = 0;

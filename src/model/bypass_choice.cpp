@@ -33,7 +33,7 @@ void begin_phase(BypassControl& control, Phase phase) {
 
 // Short calls, of which the agreement would be a larger share, are looked at less often.
 void watch(BypassControl& control, std::uint64_t step) {
-  constexpr double is_short = 1e-3;
+  constexpr double is_short = 20e-6;
   constexpr std::uint64_t most = 32;
   const bool often = seconds_of(control, control.dense) > is_short;
   control.phase = Phase::watches;
@@ -69,26 +69,26 @@ void end_measuring(BypassControl& control, const WayCosts& costs, std::uint64_t 
   constexpr double near = 3;  // the fitted link is rough
   const double before = seconds_of(control, control.dense);
   const double now = median(control.times);
-  keep(control, costs, now);
   double& other = seconds_of(control, !control.dense);
   if (before > 0 && differ(before, now)) {
     other = 0;
-    control.retry = control.losses = 0;
+    control.link = {};
+    control.retry = 0;
     control.interval = first_interval;
   }
+  keep(control, costs, now);
   const double ratio = expected(control, costs) / now;
-  const bool is_due = control.retry != 0 && step >= control.retry;
-  if (is_due || (other == 0 && ratio <= near)) {
-    control.dense = !control.dense;
-    begin_phase(control, Phase::tries);
-    control.next = step + 1;
-    return;
+  if (control.retry == 0) {
+    const std::uint64_t wait = ratio <= near ? 0 : wait_for(ratio, 0);
+    control.retry = std::max(step + wait, control.earliest);
   }
-  if (control.retry == 0) control.retry = step + wait_for(ratio, 0);
-  watch(control, step);
+  if (step < control.retry) return watch(control, step);
+  control.dense = !control.dense;
+  begin_phase(control, Phase::tries);
 }
 
-// A change for a twentieth would be for noise.
+// A change for a twentieth would be for noise. Times of some schemes vary without the link, so that
+// a change of time is not believed soon after a trial in vain.
 void end_trying(BypassControl& control, const WayCosts& costs, std::uint64_t step, double found) {
   constexpr double worthwhile = 0.95;
   const double other = seconds_of(control, !control.dense);
@@ -96,7 +96,9 @@ void end_trying(BypassControl& control, const WayCosts& costs, std::uint64_t ste
   const bool won = found < worthwhile * other;
   if (!won) control.dense = !control.dense;
   const double ratio = won ? other / found : found / other;
-  control.retry = step + wait_for(ratio, won ? 0 : control.losses);
+  const std::uint64_t wait = wait_for(ratio, won ? 0 : control.losses);
+  control.retry = step + wait;
+  control.earliest = won ? step : step + wait / 16;
   control.losses = won ? 0 : control.losses + 1;
   control.interval = first_interval;
   watch(control, step);
