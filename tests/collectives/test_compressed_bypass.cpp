@@ -1,10 +1,12 @@
 // bypass=auto with a fixed density in virtual time: ranks take the faster way, all the same one,
 // and no gradient is lost.
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "model/compressed_cost.hpp"
 #include "tests/catch.hpp"
+#include "tests/collectives/scheme_conformance.hpp"
 #include "tests/collectives/sparse_program.hpp"
 
 namespace pith::test {
@@ -164,6 +166,14 @@ TEST_CASE("an undone call leaves no time", "[sparse][bypass]") {
   CHECK(vector.program->compressor(0).bypass_control.sampled == before.sampled);
   for (int i = 0; i < 20; ++i) vector.call(world, 0);
   CHECK(vector.is_dense(0));
+}
+
+TEST_CASE("an abort of a call that begins with an agreement loses nothing", "[sparse][bypass]") {
+  SparseCase c;
+  c.ranks = 3;
+  c.counts = {2000};
+  c.spec = "topk:density=0.1,bypass=auto";
+  CHECK(check_interrupted(c, 2, 1) == "");
 }
 
 TEST_CASE("another communicator has other times", "[sparse][bypass]") {
