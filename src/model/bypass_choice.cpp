@@ -10,7 +10,10 @@ namespace {
 
 using Phase = BypassControl::Phase;
 
-constexpr double hopeless = 4;  // times the other's time: a first call tells enough
+// Times the other's time: two calls tell enough.
+constexpr double hopeless = 4;
+constexpr std::uint32_t hopeless_calls = 2;
+constexpr std::uint64_t shortest_wait = 64;
 constexpr std::uint64_t first_interval = 4;
 
 double& seconds_of(BypassControl& control, bool dense) { return control.seconds[dense ? 1 : 0]; }
@@ -20,10 +23,10 @@ bool differ(double a, double b) {
   return a > noise * b || b > noise * a;
 }
 
-// The first of a way's calls may be late, as buffers and caches are cold.
-double median(std::array<double, BypassControl::samples> times) {
-  std::ranges::sort(times);
-  return times[BypassControl::samples / 2];
+// Of the round so far. What disturbs a call only makes it longer, and a way's first call may be
+// late, as buffers and caches are cold.
+double least(const BypassControl& control) {
+  return *std::min_element(control.times.begin(), control.times.begin() + control.sampled);
 }
 
 void begin_phase(BypassControl& control, Phase phase) {
@@ -44,11 +47,10 @@ void watch(BypassControl& control, std::uint64_t step) {
 // Calls until another trial of the way that takes `ratio` times as long is worth its cost.
 std::uint64_t wait_for(double ratio, std::uint32_t losses) {
   constexpr double worth = 0.01;
-  constexpr double least = 64;
   constexpr double most = 1e9;
   constexpr std::uint32_t most_doublings = 6;
-  const double tried = ratio > hopeless ? 1 : double(BypassControl::samples);
-  const double calls = std::clamp(tried * (ratio - 1) / worth, least, most);
+  const double tried = double(ratio > hopeless ? hopeless_calls : BypassControl::samples);
+  const double calls = std::clamp(tried * (ratio - 1) / worth, double(shortest_wait), most);
   return static_cast<std::uint64_t>(calls) << std::min(losses, most_doublings);
 }
 
@@ -68,7 +70,7 @@ void keep(BypassControl& control, const WayCosts& costs, double seconds) {
 void end_measuring(BypassControl& control, const WayCosts& costs, std::uint64_t step) {
   constexpr double near = 3;  // the fitted link is rough
   const double before = seconds_of(control, control.dense);
-  const double now = median(control.times);
+  const double now = least(control);
   double& other = seconds_of(control, !control.dense);
   if (before > 0 && differ(before, now)) {
     other = 0;
@@ -87,8 +89,9 @@ void end_measuring(BypassControl& control, const WayCosts& costs, std::uint64_t 
   begin_phase(control, Phase::tries);
 }
 
-// A change for a twentieth would be for noise. Times of some schemes vary without the link, so that
-// a change of time is not believed soon after a trial in vain.
+// A change for a twentieth would be for noise. A way that is left is soon tried again unless it was
+// hopeless, as its times may have been disturbed. Times of some schemes vary without the link, so
+// that a change of time is not believed soon after a trial in vain.
 void end_trying(BypassControl& control, const WayCosts& costs, std::uint64_t step, double found) {
   constexpr double worthwhile = 0.95;
   const double other = seconds_of(control, !control.dense);
@@ -96,7 +99,8 @@ void end_trying(BypassControl& control, const WayCosts& costs, std::uint64_t ste
   const bool won = found < worthwhile * other;
   if (!won) control.dense = !control.dense;
   const double ratio = won ? other / found : found / other;
-  const std::uint64_t wait = wait_for(ratio, won ? 0 : control.losses);
+  const bool is_near = won && ratio <= hopeless;
+  const std::uint64_t wait = is_near ? shortest_wait : wait_for(ratio, won ? 0 : control.losses);
   control.retry = step + wait;
   control.earliest = won ? step : step + wait / 16;
   control.losses = won ? 0 : control.losses + 1;
@@ -140,9 +144,9 @@ void choose_way(BypassControl& control, const WayCosts& costs, const BypassFacts
     if (full) end_measuring(control, costs, step);
     return;
   }
-  const bool is_lost = facts.seconds > hopeless * seconds_of(control, !control.dense);
-  if (full) return end_trying(control, costs, step, median(control.times));
-  if (is_lost) end_trying(control, costs, step, facts.seconds);
+  const bool is_lost = control.sampled == hopeless_calls &&
+                       least(control) > hopeless * seconds_of(control, !control.dense);
+  if (full || is_lost) end_trying(control, costs, step, least(control));
 }
 
 }  // namespace pith
