@@ -24,6 +24,13 @@ struct DensityFacts {
   double last_s = 0;
 };
 
+// What ranks have agreed on of a vector whose calls are dense or not by measured times.
+struct BypassFacts {
+  std::uint64_t step = 0;
+  double seconds = 0;      // the longest of the call in control.timed; 0: not known
+  bool on_device = false;  // some rank's vector is on a device
+};
+
 class Chooser {
  public:
   // The algorithm of a dense call; `bytes` as in Shape.
@@ -35,6 +42,13 @@ class Chooser {
   // is the present one.
   virtual void adapt_density(const Spec& spec, std::size_t count, const DensityFacts& facts,
                              DensityControl& control) const = 0;
+
+  // With a fixed density and bypass=auto: what calls of `count` elements begin with at this step,
+  // and how they go on. Not for hierarchy=host.
+  virtual BypassControl start_bypass(const Spec& spec, std::size_t count,
+                                     std::uint64_t step) const = 0;
+  virtual void adapt_bypass(const Spec& spec, const BypassFacts& facts,
+                            BypassControl& control) const = 0;
 
  protected:
   ~Chooser() = default;

@@ -71,7 +71,12 @@ Task<Error> run_scheme(Call& call, const SparseCall& args, bool dense) {
                                                  : run_flat_scheme(call, args);
 }
 
-// Whether the call is made dense. Depends only on what ranks agree on.
+// Whether measured times decide if the call is dense. They are kept by the first tensor.
+bool is_measured(const Spec& spec) {
+  return spec.sparse() && spec.may_bypass && !spec.adapts() && !spec.by_host;
+}
+
+// Whether the call is made dense, but for measured times. Depends only on what ranks agree on.
 bool is_dense(const CallContext& context, const Spec& spec, std::size_t all) {
   if (exchange_of(*spec.scheme).run == allreduce_dense) return true;
   const Hosts* const hosts = is_by_host(context, spec) ? context.hosts : nullptr;
@@ -178,6 +183,12 @@ namespace {
 
 double seconds_of(std::uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
+// What this rank knows of the calls before.
+struct Before {
+  CallBefore call;
+  CompressorStats::Timed timed;
+};
+
 CallBefore call_before(const Compressor& compressor, std::uint64_t now_ns) {
   const CompressorStats& last = compressor.stats;
   if (last.ended_ns == 0) return {};
@@ -204,12 +215,47 @@ Task<Error> run_adapting(Call& call, SparseCall args, CallBefore before) {
   co_return co_await run_scheme(call, args, is_dense(call.context(), args.spec(), all));
 }
 
+// Whether the call is made dense, as far as is known before it. Other groups have other times.
+bool begin_choice(const Call& call, std::span<const CompressedTensor> tensors, std::size_t all) {
+  const Spec& spec = tensors[0].compressor->spec();
+  if (!is_measured(spec)) return is_dense(call.context(), spec, all);
+  BypassControl& control = tensors[0].compressor->bypass_control;
+  if (control.next == 0 || control.count != all) {
+    control = call.chooser().start_bypass(spec, all, tensors[0].compressor->step);
+    if (check_lists(tensors)) control.next = BypassControl::never;
+  }
+  return control.dense;
+}
+
+// With bypass=auto and a fixed density: now and then ranks agree first on whether the call is
+// dense. They go on at the same time, so the time from then on is that of the call alone.
+Task<Error> run_measured(Call& call, SparseCall args, CompressorStats::Timed last,
+                         std::uint64_t* agreed_ns) {
+  Error error = co_await agree_on_bypass(call, args, last);
+  if (error) co_return error;
+  *agreed_ns = monotonic_ns();
+  const bool dense = args.tensors[0].compressor->bypass_control.dense;
+  co_return co_await run_scheme(call, args, dense);
+}
+
+// How a call is run.
+Task<Error> run_chosen(Call& call, const SparseCall& args, bool dense, const Before& before,
+                       std::uint64_t* agreed_ns) {
+  const Compressor& first = *args.tensors[0].compressor;
+  if (args.spec().adapts()) return run_adapting(call, args, before.call);
+  const bool agrees = is_measured(args.spec()) && first.step == first.bypass_control.next;
+  if (agrees) return run_measured(call, args, before.timed, agreed_ns);
+  return run_scheme(call, args, dense);
+}
+
 Task<Error> run_compressed(Call& call, std::span<CompressedTensor> tensors, Tuning tuning,
                            Call* device) {
   const std::uint64_t begun_ns = monotonic_ns();
   const std::size_t all = elements_of(tensors);
-  const CallBefore before = call_before(*tensors[0].compressor, begun_ns);
-  const bool dense = is_dense(call.context(), tensors[0].compressor->spec(), all);
+  std::uint64_t agreed_ns = 0;
+  const Before before{call_before(*tensors[0].compressor, begun_ns),
+                      tensors[0].compressor->stats.timed};
+  const bool dense = begin_choice(call, tensors, all);
   Error error;
   if (!dense || tensors[0].compressor->spec().adapts()) error = check_lists(tensors);
   if (error) co_return error;
@@ -223,8 +269,7 @@ Task<Error> run_compressed(Call& call, std::span<CompressedTensor> tensors, Tuni
   try {
     if (args.spec().by_host) settle_slices(call, tensors, dense);
     if (!error) {
-      running =
-          args.spec().adapts() ? run_adapting(call, args, before) : run_scheme(call, args, dense);
+      running = run_chosen(call, args, dense, before, &agreed_ns);
     }
   } catch (const std::bad_alloc&) {
     error = out_of_memory();
@@ -233,6 +278,7 @@ Task<Error> run_compressed(Call& call, std::span<CompressedTensor> tensors, Tuni
   // A device that has failed has revoked the communicator, and its results are missing.
   if (!error && device) error = call.comm().revoked;
   if (error) error = fail_here(call, error);
+  const std::uint64_t step = tensors[0].compressor->step;
   for (const CompressedTensor& tensor : tensors) {
     if (error) {
       tensor.compressor->fail(call.host_compute());
@@ -244,6 +290,9 @@ Task<Error> run_compressed(Call& call, std::span<CompressedTensor> tensors, Tuni
   const std::uint64_t ended_ns = monotonic_ns();
   for (const CompressedTensor& tensor : tensors) tensor.compressor->stats.ended_ns = ended_ns;
   share_times(seconds_of(ended_ns - begun_ns), tensors);
+  const bool is_timed = agreed_ns != 0 && !error;
+  tensors[0].compressor->stats.timed =
+      is_timed ? CompressorStats::Timed{step, seconds_of(ended_ns - agreed_ns)} : before.timed;
   co_return error ? error : refused;
 }
 

@@ -64,6 +64,12 @@ struct Facts {
   double negative_last_s = 0;
 };
 
+struct BypassMinima {
+  double negative_seconds = 0;
+  double on_host = 1;
+};
+
+template <class Facts>
 Task<Error> take_least(Call& call, Facts& facts) {
   static_assert(sizeof(Facts) % sizeof(double) == 0);
   Call part(call, first_lane);
@@ -109,6 +115,20 @@ Task<Error> agree_on_density(Call& call, const SparseCall& args, CallBefore befo
   call.chooser().adapt_density(
       args.spec(), all, {least.gains, -least.negative_between_s, -least.negative_last_s}, control);
   for (const CompressedTensor& tensor : args.tensors) adapt(*tensor.compressor, control);
+  co_return error;
+}
+
+// A time of another step is of a call that was undone.
+Task<Error> agree_on_bypass(Call& call, const SparseCall& args, CompressorStats::Timed last) {
+  Compressor& first = *args.tensors[0].compressor;
+  BypassControl& control = first.bypass_control;
+  BypassMinima least;
+  if (last.step == control.timed) least.negative_seconds = -last.seconds;
+  least.on_host = args.device ? 0 : 1;
+  Error error = co_await take_least(call, least);
+  if (error) co_return error;
+  call.chooser().adapt_bypass(args.spec(),
+                              {first.step, -least.negative_seconds, least.on_host == 0}, control);
   co_return error;
 }
 

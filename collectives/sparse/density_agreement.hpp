@@ -1,4 +1,4 @@
-// density=auto: ranks agree on the density of a call.
+// Ranks agree on a call: on its density (density=auto), or whether it is dense (bypass=auto).
 #pragma once
 
 #include "collectives/compressed.hpp"
@@ -14,5 +14,9 @@ struct CallBefore {
 // Samples the gradients, takes the least gains of all ranks, and makes all tensors adapt. A round
 // of short messages in a call of its own lanes. After begin(), before anything is added.
 Task<Error> agree_on_density(Call& call, const SparseCall& args, CallBefore before);
+
+// With a fixed density: takes the longest time of the last timed call, and lets the chooser adapt
+// the control of the first tensor, which stands for the call. Messages, and when, as above.
+Task<Error> agree_on_bypass(Call& call, const SparseCall& args, CompressorStats::Timed last);
 
 }  // namespace pith

@@ -74,6 +74,7 @@ void BoundCompressors::give_back(std::uint64_t completed) {
                                         links_.rank(), error.message()));
       }
       compressor->binding.reset();
+      compressor->bypass_control = {};  // fewer ranks have other times
     }
     compressor->release();
   }

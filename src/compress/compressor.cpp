@@ -166,7 +166,8 @@ void Compressor::clear_spent(Compute& host) {
 }
 
 void Compressor::forget_delivered() {
-  layout.hosts = 0;  // ranks may be at other places on equal hosts
+  layout.hosts = 0;     // ranks may be at other places on equal hosts
+  bypass_control = {};  // other links, and ranks that may know nothing
   for (Taken& taken : taken_) taken.delivered = false;
   if (slice_) slice_->forget();
 }
@@ -461,7 +462,10 @@ void Compressor::add_residual(Compute& host, const std::byte* residual) {
 
 std::uint64_t Compressor::digest() const {
   const std::uint64_t hash = mix(mix(spec_digest_, step), std::bit_cast<std::uint64_t>(scale_));
-  return spec_.adapts() ? mix(hash, std::bit_cast<std::uint64_t>(density_control.density)) : hash;
+  if (spec_.adapts()) return mix(hash, std::bit_cast<std::uint64_t>(density_control.density));
+  // Ranks of which one has lost its control would wait for different messages.
+  const BypassControl& bypass = bypass_control;
+  return bypass.next == 0 ? hash : mix(hash, bypass.next << 1 | (bypass.dense ? 1u : 0u));
 }
 
 }  // namespace pith

@@ -1,7 +1,9 @@
-// What the calls of a vector with density=auto are planned by. Equal on all ranks, since only
-// agreed numbers enter. Plain values: kept with each call for undoing it, and saved.
+// What the calls of a vector are planned by: their density (density=auto), and whether they are
+// dense (bypass=auto). Equal on all ranks, since only agreed numbers enter. Plain values: kept with
+// each call for undoing it; that of the density is saved.
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -23,6 +25,29 @@ struct DensityControl {
   double density = 0;                 // of the next call; 1: it is dense; 0: nothing is known yet
   std::uint64_t count = 0;            // elements of the last call, of all its tensors; 0: none yet
   std::uint64_t looked_at_until = 0;  // the step
+  LinkSums link;
+};
+
+// With a fixed density both ways of a call are timed in rounds: three calls as the ones before,
+// then up to three of the other way. Between rounds a call in many is timed, to see that times
+// change.
+struct BypassControl {
+  static constexpr std::size_t samples = 3;
+  static constexpr std::uint64_t never = ~std::uint64_t{0};
+  enum class Phase : std::uint8_t { measures, tries, watches };
+
+  std::uint64_t count = 0;     // elements of a call, of all its tensors; 0: none yet
+  std::uint64_t next = 0;      // the step in which ranks agree next
+  std::uint64_t timed = 0;     // the last step in which they did; it is timed
+  std::uint64_t retry = 0;     // the step from which on the other way is tried anew; 0: not known
+  std::uint64_t earliest = 0;  // and however times change not before this one
+  std::uint64_t interval = 0;  // of watching
+  std::uint32_t losses = 0;    // how often in a row the other way was tried in vain
+  std::uint32_t sampled = 0;
+  Phase phase = Phase::measures;
+  bool dense = false;                   // the next call, unless something else is agreed
+  std::array<double, samples> times{};  // of this round
+  std::array<double, 2> seconds{};      // compressed, dense: as measured last; 0: not on this link
   LinkSums link;
 };
 

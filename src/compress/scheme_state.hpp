@@ -23,6 +23,7 @@ struct SchemeState {
   std::uint64_t step = 0;
   SliceLayout layout;              // before the members that depend on it
   DensityControl density_control;  // density=auto
+  BypassControl bypass_control;    // not saved: times are measured anew
   ThresholdForecast forecast;  // of the k-th magnitude (topk; ar-topk: of what this rank elected)
   SmoothedNorm raw_norm;       // of this rank's gradients (ar-topk: score=raw)
   Succession succession;       // of leaders (ar-topk: election=variance-lagged)

@@ -25,6 +25,12 @@ struct CompressorStats {
   double exchange_seconds = 0;
   double total_seconds = 0;
   std::uint64_t ended_ns = 0;  // by monotonic_ns()
+  // The last call that ranks began at the same time, after an agreement: its step, and its time
+  // from then on. Survives calls that are not timed.
+  struct Timed {
+    std::uint64_t step = 0;
+    double seconds = 0;
+  } timed;
 };
 
 }  // namespace pith

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "model/bypass.hpp"
+#include "model/bypass_choice.hpp"
 #include "model/cheapest.hpp"
 #include "model/density_choice.hpp"
 #include "model/nominal.hpp"
@@ -170,6 +171,21 @@ void Model::adapt_density(const Spec& spec, std::size_t count, const DensityFact
   }
   const LinkCost link = fitted_link(control.link, link_);
   control.density = choose_density(spec, count, ranks_, link, known);
+}
+
+BypassControl Model::start_bypass(const Spec& spec, std::size_t count, std::uint64_t step) const {
+  const bool dense = pith::is_faster_dense(spec, count, ranks_, link_);
+  const bool open = !pinned_ && ranks_ > 1 && count > 0;
+  return start_ways(ways_of(spec, count, ranks_, link_), {count, step, dense, open});
+}
+
+void Model::adapt_bypass(const Spec& spec, const BypassFacts& facts, BypassControl& control) const {
+  if (facts.on_device) {
+    control.dense = pith::is_faster_dense(spec, control.count, ranks_, link_);
+    control.next = BypassControl::never;
+    return;
+  }
+  choose_way(control, ways_of(spec, control.count, ranks_, link_), facts);
 }
 
 }  // namespace pith

@@ -67,6 +67,12 @@ class Model final : public Chooser {
   void adapt_density(const Spec& spec, std::size_t count, const DensityFacts& facts,
                      DensityControl& control) const override;
 
+  // With PITH_DETERMINISTIC, and where no link would make it otherwise, never measured.
+  BypassControl start_bypass(const Spec& spec, std::size_t count,
+                             std::uint64_t step) const override;
+  void adapt_bypass(const Spec& spec, const BypassFacts& facts,
+                    BypassControl& control) const override;
+
  private:
   using Cheapest = std::array<std::atomic<const Algorithm*>, SizeClass::count>;
 

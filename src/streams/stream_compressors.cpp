@@ -31,9 +31,12 @@ Error StreamCompressors::place(const CompressedArgs& args) {
     if (Error error = compressor.move_to(on_device ? vectors_ : nullptr)) return error;
     compressor.shape(tensor.count, tensor.type);
     const Spec& spec = compressor.spec();
-    const bool dense =
-        !spec.sparse() || spec.by_host ||
-        (spec.may_bypass && (spec.adapts() || chooser.is_faster_dense(spec, all, nullptr)));
+    // Ranks on devices agree on no other way than the nominal one, but a vector may come from the
+    // host with its times.
+    const bool chosen = args.tensors[0].compressor->bypass_control.dense;
+    const bool dense = !spec.sparse() || spec.by_host ||
+                       (spec.may_bypass &&
+                        (spec.adapts() || chosen || chooser.is_faster_dense(spec, all, nullptr)));
     if (on_device && dense) compressor.make_room_for_whole();
   }
   return {};

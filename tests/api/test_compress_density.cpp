@@ -1,4 +1,5 @@
-// density=auto: ranks change the density from call to call, all to the same, and lose no gradient.
+// density=auto, and bypass=auto by measured times: ranks change the density, or whether calls are
+// dense, from call to call, all alike, and lose no gradient.
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -22,11 +23,12 @@ float value(int rank, int call, std::size_t i) {
   return std::ldexp(1.0F, static_cast<int>(mixed >> 27) - 16) * ((mixed & 1) != 0 ? 1.0F : -1.0F);
 }
 
+// Of the last call; of a dense one 1.
 double density_of(pithCompressor_t compressor) {
   pithCompressorStats_t stats = {};
   stats.size = sizeof stats;
   ok(pithCompressorGetStats(compressor, &stats));
-  return stats.density_target;
+  return stats.bypassed ? 1 : stats.density_target;
 }
 
 std::uint64_t hash(const std::vector<float>& values) {
@@ -60,7 +62,9 @@ void adapt(Rank& self, const char* spec) {
     self.agree(std::bit_cast<std::uint64_t>(density));
     self.agree(hash(sum));
   }
-  ensure(changes > 0, "the density never changed");
+  const bool is_fixed = std::string(spec).find("..") == std::string::npos &&
+                        std::string(spec).find("auto") == std::string::npos;
+  ensure(changes > 0 || is_fixed, "the density never changed");
   // What was not delivered is in the residuals.
   std::vector<float> residual(count);
   ok(pithCompressorGetResidual(compressor, residual.data(), count));
@@ -83,7 +87,8 @@ TEST_CASE("densities that adapt are the same on all ranks, and nothing is lost",
   for (const char* transport : {"shm", "tcp"}) {
     for (const char* spec :
          {"topk:density=auto,bypass=never", "topk:density=auto", "ar-topk:density=0.0005..0.2",
-          "exdyna:density=auto,bypass=never", "deft:density=auto,bypass=never"}) {
+          "topk:density=0.05", "ar-topk:density=0.02", "exdyna:density=auto,bypass=never",
+          "deft:density=auto,bypass=never"}) {
       setup.transport = transport;
       INFO(spec << " over " << transport);
       CHECK(run(3, setup, [spec](Rank& self) { adapt(self, spec); }) == "");

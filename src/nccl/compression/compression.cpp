@@ -70,7 +70,7 @@ void Compression::say_begun() {
       fmt::format(
           "PITH_COMPRESS: {} is compressed from now on, by {}, in steps of {} vectors{}", who_,
           rules_.spec, agreement_.period(),
-          may_be_dense ? "; dense where a model finds that faster, but for bypass=never" : ""));
+          may_be_dense ? "; dense where that is faster, but for bypass=never" : ""));
 }
 
 void Compression::say_not_begun() {
