@@ -47,7 +47,7 @@ struct BypassControl {
   Phase phase = Phase::measures;
   bool dense = false;                   // the next call, unless something else is agreed
   std::array<double, samples> times{};  // of this round
-  std::array<double, 2> seconds{};      // compressed, dense: as measured last; 0: not on this link
+  std::array<double, 2> seconds{};      // compressed, dense: as measured last, or at best; 0: not
   LinkSums link;
 };
 

@@ -67,13 +67,21 @@ void keep(BypassControl& control, const WayCosts& costs, double seconds) {
   add_call(control.link, costs.nominal, costs.of(control.dense), seconds);
 }
 
+// What the other way may take since this one's time has changed: as long as before where this one
+// has become slower, and its gain to the third power where it has become faster, since this one may
+// hardly use what the link has gained. A way that was far off is thus not tried at each change.
+double at_best(double other, double before, double now) {
+  const double change = now / before;
+  return change > 1 ? other : other * change * change * change;
+}
+
 void end_measuring(BypassControl& control, const WayCosts& costs, std::uint64_t step) {
   constexpr double near = 3;  // the fitted link is rough
   const double before = seconds_of(control, control.dense);
   const double now = least(control);
   double& other = seconds_of(control, !control.dense);
   if (before > 0 && differ(before, now)) {
-    other = 0;
+    other = at_best(other, before, now);
     control.link = {};
     control.retry = 0;
     control.interval = first_interval;

@@ -5,7 +5,7 @@
 // once where it has not been measured and the fitted link (see density_choice.hpp) lets it seem
 // near, and else when what that may cost is a hundredth of the time since. Each trial in vain
 // doubles the wait for the next. In between calls are timed now and then: if their time has
-// changed, a new round begins, and the other way counts as not measured.
+// changed, a new round begins, and the other way's time is taken for what it may be at best.
 #pragma once
 
 #include "collectives/chooser.hpp"
