@@ -20,7 +20,7 @@ namespace {
 
 constexpr int ranks = 4;
 // All ranks come to them after the same round.
-constexpr std::uint32_t enough_versions = 300;
+constexpr std::uint32_t enough_versions = 100;
 constexpr int most_rounds = 300'000;
 
 struct Rank {
