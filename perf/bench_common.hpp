@@ -2,13 +2,16 @@
 // the same loop on the same data: options, ranks as pinned processes or threads, table, JSON.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
+
+namespace CLI {
+class App;
+}
 
 namespace pith_bench {
 

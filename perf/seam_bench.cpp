@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 #include <pith/pith.h>
 
+#include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <exception>
 

@@ -3,13 +3,18 @@
 
 #include <pith/pith.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+// CLI11 and nlohmann's JSON take seconds to compile: only who reads command lines or writes JSON
+// includes them.
+namespace CLI {
+class App;
+}
 
 namespace pith_perf {
 

@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "frame/json_file.hpp"
 #include "frame/table.hpp"
 #include "frame/team.hpp"
 #include "frame/watchdog.hpp"
@@ -26,9 +27,11 @@ Reporter::Reporter(const Options& options, std::string_view program,
     : options_(options), program_(program) {
   must(pithGetVersion(&version_), "pithGetVersion");
   if (options.json_path.empty()) return;
-  json_.emplace(options.json_path, arguments, version_);
+  json_ = std::make_unique<JsonFile>(options.json_path, arguments, version_);
   print(fmt::format("# Writing JSON output to {}\n", json_->path()));
 }
+
+Reporter::~Reporter() = default;
 
 void Reporter::start(std::span<const RankInfo> ranks, const std::string& algorithms) {
   ranks_ = static_cast<int>(ranks.size());

@@ -1,20 +1,26 @@
 // Prints the table and fills the JSON file from the same records. Owned by rank 0's thread.
 #pragma once
 
-#include <optional>
+#include <memory>
 #include <span>
+#include <string>
+#include <string_view>
 
-#include "frame/json_file.hpp"
 #include "frame/options.hpp"
 #include "frame/report.hpp"
 #include "frame/resources.hpp"
 
 namespace pith_perf {
 
+class JsonFile;
+
 class Reporter {
  public:
   Reporter(const Options& options, std::string_view program,
            std::span<const char* const> arguments);
+  ~Reporter();
+  Reporter(const Reporter&) = delete;
+  Reporter& operator=(const Reporter&) = delete;
 
   // `algorithms`: comments for the head.
   void start(std::span<const RankInfo> ranks, const std::string& algorithms);
@@ -31,10 +37,10 @@ class Reporter {
   std::string_view program_;
   int version_ = 0;
   int ranks_ = 0;
-  std::string how_;  // how compressed calls were made, as last printed
-  Ways ways_;        // of the row's calls
-  std::string row_;  // the row's text so far
-  std::optional<JsonFile> json_;
+  std::string how_;                 // how compressed calls were made, as last printed
+  Ways ways_;                       // of the row's calls
+  std::string row_;                 // the row's text so far
+  std::unique_ptr<JsonFile> json_;  // null without --output_file
 };
 
 }  // namespace pith_perf

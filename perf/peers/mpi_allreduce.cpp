@@ -2,6 +2,7 @@
 // the library that it was built with.
 #include <fmt/core.h>
 
+#include <CLI/CLI.hpp>
 #include <limits>
 #include <stdexcept>
 

@@ -4,6 +4,7 @@
 // Pith's top-k. Run it under mpirun.
 #include <fmt/core.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <cstdint>

@@ -1,6 +1,7 @@
 #include "regret/grid.hpp"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "compress/spec.hpp"
 #include "machine.hpp"

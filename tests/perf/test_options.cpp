@@ -1,4 +1,5 @@
 // The command line: sizes, names, and that every refusal names the flag and the value.
+#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 

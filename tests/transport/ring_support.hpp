@@ -22,6 +22,7 @@
 #include "core/heap.hpp"
 #include "core/mailbox.hpp"
 #include "core/scheduler.hpp"
+#include "tests/transport/contents.hpp"
 #include "transport/ring.hpp"
 #include "transport/transport.hpp"
 
@@ -42,19 +43,14 @@ using pith::RingShape;
 using pith::Scheduler;
 using pith::Send;
 using pith::Transport;
+using pith::test::same;
 
 inline void must(bool condition, const std::string& what) {
   if (!condition) throw std::runtime_error(what);
 }
 
 inline std::vector<std::byte> pattern(std::size_t bytes, std::uint32_t seed) {
-  std::vector<std::byte> data(bytes);
-  std::uint32_t state = seed * 2654435761u + 12345;
-  for (std::byte& byte : data) {
-    state = state * 1664525u + 1013904223u;
-    byte = static_cast<std::byte>(state >> 24);
-  }
-  return data;
+  return pith::test::contents(bytes, seed);
 }
 
 // Small enough that every path is walked by small messages.
@@ -167,7 +163,7 @@ inline void check_sizes(Rank& self, const std::vector<std::size_t>& sizes) {
     self.wait(got);
     self.wait(sent);
     must(got.receive.length == size, "length");
-    must(got.data == pattern(size, call + static_cast<unsigned>(peer)), "contents differ");
+    must(same(got.data, pattern(size, call + static_cast<unsigned>(peer))), "contents differ");
   }
 }
 
@@ -182,7 +178,7 @@ inline void check_unexpected(Rank& self) {
   for (std::uint32_t i = count; i-- > 0;) {
     ReceiveOp& got = self.receive(peer, 1000 + i, i * 97);
     self.wait(got);
-    must(got.data == pattern(i * 97, i), "unexpected message differs");
+    must(same(got.data, pattern(i * 97, i)), "unexpected message differs");
   }
   for (SendOp* op : sent) self.wait(*op);
 }
@@ -228,7 +224,7 @@ inline void check_everyone_to_everyone(Rank& self, int ranks, std::size_t bytes_
   for (ReceiveOp* op : got) {
     self.wait(*op);
     const auto from = static_cast<unsigned>(op->receive.peer);
-    must(op->data == pattern(op->data.size(), from), "contents differ");
+    must(same(op->data, pattern(op->data.size(), from)), "contents differ");
   }
   for (SendOp* op : sent) self.wait(*op);
 }
@@ -271,7 +267,7 @@ inline void check_back_pressure(Rank& self) {
   for (std::uint32_t i = 0; i < count; ++i) {
     ReceiveOp& got = self.receive(peer, 10000 + i, bytes);
     self.wait(got);
-    must(got.data == pattern(bytes, i), "message differs");
+    must(same(got.data, pattern(bytes, i)), "message differs");
   }
   self.wait(self.receive(peer, 9001, 1));
   self.wait(self.send(peer, 9002, pattern(1, 0)));
@@ -321,7 +317,7 @@ inline void check_quiesce(Rank& self) {
     op.data.clear();
     ReceiveOp& behind = self.receive(peer, 20001, 100);
     self.wait(behind);
-    must(behind.data == pattern(100, 5), "the message behind differs");
+    must(same(behind.data, pattern(100, 5)), "the message behind differs");
     self.meet(peer, 20002);
   }
 }

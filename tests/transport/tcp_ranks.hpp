@@ -14,6 +14,7 @@
 
 #include "core/clock.hpp"
 #include "core/task.hpp"
+#include "tests/transport/contents.hpp"
 #include "transport/tcp/tcp.hpp"
 
 namespace pith::test {
@@ -119,15 +120,7 @@ class RecvFrom {
 
 // Contents that tell sender, message and offset.
 inline std::vector<std::byte> pattern(int from, std::uint32_t step, std::size_t bytes) {
-  std::vector<std::byte> data(bytes);
-  std::uint64_t x = static_cast<std::uint64_t>(from) * 0x9E3779B97F4A7C15u + step + 1;
-  for (std::byte& value : data) {
-    x ^= x << 13;
-    x ^= x >> 7;
-    x ^= x << 17;
-    value = static_cast<std::byte>(x);
-  }
-  return data;
+  return contents(bytes, (static_cast<std::uint64_t>(from) << 32) + step);
 }
 
 using RankBody = std::function<std::string(TcpRank&, std::barrier<>&)>;

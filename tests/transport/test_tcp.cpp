@@ -21,7 +21,7 @@ Task<Error> recv_one(TcpRank& me, CommState& comm, int from, std::uint32_t step,
                      std::size_t bytes) {
   std::vector<std::byte> into(bytes);
   if (Error error = co_await RecvFrom(me, comm, from, step, into)) co_return error;
-  if (into != pattern(from, step, bytes)) co_return Error(Code::internal, "wrong contents");
+  if (!same(into, pattern(from, step, bytes))) co_return Error(Code::internal, "wrong contents");
   co_return Error();
 }
 
@@ -31,9 +31,8 @@ Task<Error> borrow_one(TcpRank& me, CommState& comm, int from, std::uint32_t ste
   std::span<std::byte> room(static_cast<std::byte*>(nullptr), bytes);
   if (Error error = co_await RecvFrom(me, comm, from, step, room, &lease)) co_return error;
   const std::vector<std::byte> expected = pattern(from, step, bytes);
-  const bool same =
-      lease.size() == bytes && std::equal(expected.begin(), expected.end(), lease.data());
-  co_return same ? Error() : Error(Code::internal, "wrong contents");
+  const bool whole = same({lease.data(), lease.size()}, expected);
+  co_return whole ? Error() : Error(Code::internal, "wrong contents");
 }
 
 std::string outcome(TcpRank& me, std::vector<Task<Error>>& tasks) {
@@ -129,7 +128,7 @@ Task<Error> recv_stream(TcpRank& me, int messages, std::size_t bytes) {
   const std::vector<std::byte> expected = pattern(0, 0, bytes);
   for (int i = 0; i < messages; ++i) {
     if (Error error = co_await RecvFrom(me, me.comm, 0, 0, into)) co_return error;
-    if (into != expected) co_return Error(Code::internal, "wrong contents");
+    if (!same(into, expected)) co_return Error(Code::internal, "wrong contents");
   }
   co_return Error();
 }

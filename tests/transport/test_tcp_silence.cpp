@@ -111,7 +111,8 @@ Task<Error> recv_all(TcpRank& me, Load load) {
   for (int i = 0; i < load.messages; ++i) {
     const auto step = static_cast<std::uint32_t>(i);
     if (Error error = co_await RecvFrom(me, me.comm, 0, step, into)) co_return error;
-    if (into != pattern(0, step, load.bytes)) co_return Error(Code::internal, "wrong contents");
+    if (!same(into, pattern(0, step, load.bytes)))
+      co_return Error(Code::internal, "wrong contents");
   }
   co_return Error();
 }
