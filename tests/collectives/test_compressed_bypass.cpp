@@ -53,6 +53,7 @@ struct Vector {
       Compressor& compressor = program->compressor(r);
       REQUIRE(compressor.stats.bypassed == dense);
       REQUIRE(compressor.digest() == program->compressor(0).digest());
+      REQUIRE(compressor.bypass_control.times == program->compressor(0).bypass_control.times);
       CompressorStats::Timed& timed = compressor.stats.timed;
       if (timed.seconds > 0 && timed.step + 1 == compressor.step) {
         timed.seconds = world.elapsed_s() + work_s + skew_s * r;
@@ -145,6 +146,11 @@ TEST_CASE("a group's first vector stands for all, and other groups are timed ane
   CHECK(program.compressor(0, 0).bypass_control.count == 70'000);
   CHECK(program.compressor(0, 0).bypass_control.timed == 2);
   CHECK(program.compressor(0, 1).bypass_control.count == 0);
+
+  for (int r = 0; r < c.ranks; ++r) program.compressor(r, 0).bypass_control.count = 30'000;
+  REQUIRE(program.step(world) == "");
+  CHECK(program.compressor(0, 0).bypass_control.count == 70'000);
+  CHECK(program.compressor(0, 0).bypass_control.timed == 0);
 }
 
 TEST_CASE("an undone call leaves no time", "[sparse][bypass]") {
