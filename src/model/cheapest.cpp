@@ -19,13 +19,10 @@ double cost_on(const LinkCost& link, const Algorithm& algorithm, const Shape& sh
   return algorithm.cost(shape, shared);
 }
 
-// A tenth and more is needed for a change: costs of algorithms that move the same bytes differ by
-// less than what the functions do not know.
 const Algorithm& cheapest_algorithm(const Shape& shape, Collective collective,
                                     const LinkCost& link) {
-  constexpr double clearly = 0.85;
   const Algorithm* best = &default_algorithm(shape, collective);
-  double least = clearly * cost_on(link, *best, shape);
+  double least = cost_on(link, *best, shape);
   for (const Algorithm& one : algorithms()) {
     if (one.collective != collective || !serves(one, shape)) continue;
     const double cost = cost_on(link, one, shape);

@@ -97,7 +97,7 @@ const Algorithm& default_reduce_scatter(const Shape& shape) {
 
 }  // namespace
 
-// The rule, which costs may overrule where no ranks share memory (cheapest.hpp); it sees only what
+// The rule, which costs overrule where no ranks share memory (cheapest.hpp); it sees only what
 // all ranks agree on. The first case that fits decides.
 //
 // allreduce, all ranks use CUDA devices and share memory, up to 8 ranks:

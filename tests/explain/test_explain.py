@@ -65,13 +65,13 @@ class PithExplain(unittest.TestCase):
             self.assertNotIn("closed", by_name["views"])
 
     def test_text_says_where_the_rule_differs(self):
-        answer, _ = self.answer("--table", "512K:512K", "--hosts", "8")
+        answer, _ = self.answer("--table", "32K:32K", "--hosts", "8", "--link", "1g")
         self.assertNotEqual(answer["taken"], answer["cheapest"])
-        said = run("--bytes", "512K", "--hosts", "8").stdout
+        said = run("--bytes", "32K", "--hosts", "8", "--link", "1g").stdout
         self.assertIn(f"takes {answer['taken']}, but by this model {answer['cheapest']} is the "
                       "cheapest", said)
         self.assertIn(f"Regret by this model: {100 * answer['regret']:.1f} %", said)
-        self.assertRegex(said, r"(?m)^\* ring .* taken, ")
+        self.assertRegex(said, r"(?m)^\* recursive_doubling .* taken, ")
         self.assertRegex(said, r"(?m)^  rabenseifner .*the cheapest, but not taken$")
 
     def test_far_links_change_what_is_taken(self):

@@ -148,7 +148,8 @@ void read_bandwidth(Reader& reader, Cluster& cluster) {
   if (stands) reader.refuse("bandwidth", *value, expected);
 }
 
-// The host of each rank.
+}  // namespace
+
 std::vector<int> hosts_of(const Cluster& cluster) {
   std::vector<int> hosts;
   for (int host = 0; host < cluster.hosts(); ++host) {
@@ -157,8 +158,6 @@ std::vector<int> hosts_of(const Cluster& cluster) {
   }
   return hosts;
 }
-
-}  // namespace
 
 int Cluster::ranks() const {
   return std::accumulate(ranks_per_host.begin(), ranks_per_host.end(), 0);

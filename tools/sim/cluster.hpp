@@ -49,6 +49,9 @@ pith::Expected<Cluster> read_cluster(const std::string& text, const std::string&
 // The first `ranks` ranks of it: hosts in order, each with as many as it has.
 pith::Expected<Cluster> with_ranks(const Cluster& cluster, int ranks);
 
+// The host of each rank.
+std::vector<int> hosts_of(const Cluster& cluster);
+
 pith::SimConfig config_of(const Cluster& cluster);
 
 // What is asked of the library's choice and of cost functions, which know one link: that between

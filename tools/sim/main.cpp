@@ -86,7 +86,7 @@ Error write_trace(const Options& options, const Cluster& cluster, const Question
   const auto model = pith_explain::model_of(question);
   if (!model) return model.error();
   const auto texts =
-      pith_simulated::traces_of(config_of(cluster), call_of(question, **model, algorithm));
+      pith_simulated::traces_of(config_of(cluster), call_of(cluster, question, **model, algorithm));
   if (!texts) return texts.error();
   std::vector<pith_trace::RankTrace> ranks;
   for (const std::string& text : *texts) {

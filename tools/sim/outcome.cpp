@@ -8,9 +8,10 @@ using namespace pith;
 using pith_explain::Candidate;
 using pith_explain::Question;
 
-pith_simulated::Call call_of(const Question& question, const Model& model,
+pith_simulated::Call call_of(const Cluster& cluster, const Question& question, const Model& model,
                              std::string_view algorithm) {
-  return {find_algorithm(question.collective, algorithm), question.bytes, model.tuning(), 0};
+  return {find_algorithm(question.collective, algorithm), question.bytes, model.tuning(), 0,
+          hosts_of(cluster)};
 }
 
 Expected<Outcome> simulate(const Cluster& cluster, const Question& question,
@@ -28,7 +29,8 @@ Expected<Outcome> simulate(const Cluster& cluster, const Question& question,
     const bool asked = only.empty() || std::find(only.begin(), only.end(), run.name) != only.end();
     if (run.closed.empty() && !taken && !asked) run.closed = "not among --only";
     if (run.closed.empty()) {
-      const auto seconds = pith_simulated::seconds_of(config, call_of(question, **model, run.name));
+      const auto seconds =
+          pith_simulated::seconds_of(config, call_of(cluster, question, **model, run.name));
       if (!seconds) return seconds.error();
       run.simulated_s = *seconds;
     }

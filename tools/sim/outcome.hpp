@@ -29,8 +29,8 @@ struct Outcome {
 };
 
 // The call that a cluster's ranks make by this algorithm.
-pith_simulated::Call call_of(const pith_explain::Question& question, const pith::Model& model,
-                             std::string_view algorithm);
+pith_simulated::Call call_of(const Cluster& cluster, const pith_explain::Question& question,
+                             const pith::Model& model, std::string_view algorithm);
 
 // `only`: names of algorithms to run besides the one that the library takes; empty: all.
 pith::Expected<Outcome> simulate(const Cluster& cluster, const pith_explain::Question& question,

@@ -30,6 +30,7 @@ CollectiveArgs arguments_of(const Call& call) {
 
 // `recorded`: the world's ranks record it, as call 1.
 Error run(World& world, const Call& call, bool recorded) {
+  if (!call.hosts.empty()) world.set_hosts(call.hosts);
   CollectiveArgs args = arguments_of(call);
   const std::size_t block = args.count * size_of(args.type);
   const Extent extent = extent_of(args.collective, world.size());

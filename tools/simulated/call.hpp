@@ -16,6 +16,7 @@ struct Call {
   std::size_t bytes = 0;  // of the vector, or of one rank's block; a barrier has none
   pith::Tuning tuning;
   int root = 0;
+  std::vector<int> hosts;  // by rank, any numbers; empty: each has a host of its own
 };
 
 // Elements are float32, and nobody looks at them: all ranks share the buffers.

@@ -45,7 +45,7 @@ Expected<std::vector<std::string>> simulate(const Simulation& simulation) {
   config.ranks = simulation.ranks;
   config.link = {simulation.link.alpha, simulation.link.beta};
   config.gamma_s_per_byte = simulation.link.gamma;
-  pith_simulated::Call call{*algorithm, simulation.bytes, {}, simulation.root};
+  pith_simulated::Call call{*algorithm, simulation.bytes, {}, simulation.root, {}};
   call.tuning.chunk_bytes = simulation.chunk_bytes != 0 ? simulation.chunk_bytes : wire_chunk;
   call.tuning.lanes = simulation.lanes;
   return pith_simulated::traces_of(config, call);
