@@ -11,6 +11,7 @@
 #include "tests/collectives/dense_program.hpp"
 #include "tests/collectives/pairwise.hpp"
 #include "tests/one_case.hpp"
+#include "tests/sanitized.hpp"
 
 namespace pith::test {
 
@@ -146,11 +147,15 @@ TEST_CASE("every algorithm computes what the reference does", "[collectives][den
 
 TEST_CASE("every algorithm with every type and operation", "[collectives][dense][conformance]") {
   std::uint64_t seed = 1000;
+  int which = 0;
   for (const Algorithm& algorithm : tested_algorithms()) {
+    ++which;
     if (algorithm.collective == Collective::barrier) continue;
     for (int t = 0; t < dtype_count; ++t) {
       for (int o = 0; o < op_count; ++o) {
         const int ranks = static_cast<int>(++seed % 16);
+        // Sanitizers look at memory, for which pairs do.
+        if (sanitized && !is_due({which, t, o})) continue;
         const Combination values{t, o, ranks, size_count - 1, o % 2, t % 3, t % 4, 0};
         const std::string failure = run_case(make_case(algorithm, values, seed), simulator(t % 3));
         if (!failure.empty()) FAIL_CHECK(failure);

@@ -11,6 +11,7 @@
 #include "tests/collectives/dense_program.hpp"
 #include "tests/collectives/host_layouts.hpp"
 #include "tests/collectives/real_ranks.hpp"
+#include "tests/sanitized.hpp"
 
 namespace pith::test {
 
@@ -40,10 +41,11 @@ const Sizes all_sizes = {
 const Sizes few_sizes = {std::size_t{700} << 10, 2048};
 const Sizes short_sizes = {2048, 40000};
 
-// Types and operations in turn: after 60 cases each type has met each operation. Every run of ranks
+// Types and operations in turn: in 60 turns each type meets each operation. Every run of ranks
 // begins elsewhere, so that an algorithm meets others on another link or among more ranks.
 struct Turns {
   std::uint64_t last = 0;
+  int link = 0;
 };
 
 // The reference goes by elements, and slowly.
@@ -69,11 +71,14 @@ DenseCase case_of(const Algorithm& algorithm, int ranks, std::size_t bytes, std:
   return c;
 }
 
-// Every other rank's memory is registered.
-Programs programs_of(const Algorithm& algorithm, int ranks, const Sizes& sizes, Turns& turns) {
+// Every other rank's memory is registered. `which`: that of the algorithm and of the link, added. A
+// size that an algorithm does not meet on this link it meets on the next.
+Programs programs_of(const Algorithm& algorithm, int which, int ranks, const Sizes& sizes,
+                     Turns& turns) {
   Programs programs;
   for (const std::size_t bytes : sizes) {
     const std::uint64_t turn = ++turns.last;
+    if (!is_due({which++})) continue;
     const auto odd = static_cast<int>(random_bits(2, turn, 0) % 2);
     const DenseCase c = case_of(algorithm, ranks, bytes, turn);
     const auto registered = [odd](int rank) { return rank % 2 == odd; };
@@ -84,9 +89,11 @@ Programs programs_of(const Algorithm& algorithm, int ranks, const Sizes& sizes, 
 
 // Rank 0 prepares and checks while the others wait.
 void run_dense(RealRank& rank, Programs& shared, const Sizes& sizes, Turns& turns) {
+  int which = turns.link;
   for (const Algorithm& algorithm : algorithms()) {
     if (algorithm.collective == Collective::barrier) continue;
-    if (rank.rank() == 0) shared = programs_of(algorithm, rank.size(), sizes, turns);
+    ++which;
+    if (rank.rank() == 0) shared = programs_of(algorithm, which, rank.size(), sizes, turns);
     rank.meet();
     for (const Named& one : shared) {
       rank.run([&](Call& call) { return one.program->start(call, rank.rank()); });
@@ -136,7 +143,8 @@ std::string run_by_host(RealKind kind) {
 
 std::string run_all(RealKind kind, int ranks, const Sizes& sizes) {
   Programs shared;
-  Turns turns{static_cast<std::uint64_t>(13 * static_cast<int>(kind) + 29 * ranks)};
+  const int link = static_cast<int>(kind);
+  Turns turns{static_cast<std::uint64_t>(13 * link + 29 * ranks), link};
   const std::string failures =
       run_real(kind, ranks, [&](RealRank& rank) { run_dense(rank, shared, sizes, turns); });
   return failures.empty() ? "" : fmt::format("{} ranks\n{}", ranks, failures);

@@ -1,13 +1,12 @@
 // Collectives whose kernels read and write device memory of other ranks: threads and processes on
 // the stub driver, which counts the copies by way of the host. One body for all of them.
 
-#include <cstdlib>
-#include <numeric>
-
 #include "tests/cuda/views_ranks.hpp"
+#include "tests/sanitized.hpp"
 
 using namespace pith::cuda;
 using namespace pith::cuda::views;
+using pith::test::is_due;
 
 namespace {
 
@@ -27,12 +26,6 @@ Algorithm any_algorithm() {
   return GENERATE(from_range(std::begin(every_algorithm), std::end(every_algorithm)));
 }
 const Peers& apart_or_together() { return every_peer[GENERATE(0, 1)]; }
-
-// Of all combinations every day half, in which each pair of two values is; PITH_TEST_FULL=1 wants
-// them all.
-bool is_due(std::initializer_list<int> values) {
-  return std::getenv("PITH_TEST_FULL") || std::accumulate(values.begin(), values.end(), 0) % 2 == 0;
-}
 
 bool reduces(Kind kind) { return kind == Kind::allreduce || kind == Kind::reduce_scatter; }
 
