@@ -120,7 +120,7 @@ struct Shape {
   bool multi_host = false;      // ranks run on several hosts
   bool devices = false;         // every rank's process uses a CUDA device
   int ranks_a_host = 1;         // at most; they share its links to other hosts
-  bool even_hosts = true;       // all hosts have as many
+  bool even_hosts = true;       // all hosts have as many, and these share memory
 };
 
 // A link and a core: seconds per message, per byte sent, per byte reduced.
@@ -152,13 +152,17 @@ struct Algorithm {
   int ranks_max = any_ranks;
   bool can_copy = false;     // whether it differs where Tuning::copies is set
   bool needs_hosts = false;  // whether another one does the same where hosts have one rank each
+  bool sends_whole = false;  // whether messages are as long as the vector, so that it must be short
 };
 
 // Whether it can make calls of this shape, and is not another one there.
 constexpr bool serves(const Algorithm& algorithm, const Shape& shape) {
   const bool several = shape.multi_host && shape.ranks_a_host > 1 && shape.even_hosts;
   const bool has_hosts = several && !shape.devices;  // has not run on devices
-  return shape.ranks <= algorithm.ranks_max && (has_hosts || !algorithm.needs_hosts);
+  const auto lanes = static_cast<std::size_t>(shape.tuning.lanes);
+  const bool is_short = shape.bytes <= lanes * shape.tuning.chunk_bytes;
+  return shape.ranks <= algorithm.ranks_max && (has_hosts || !algorithm.needs_hosts) &&
+         (is_short || !algorithm.sends_whole);
 }
 
 std::span<const Algorithm> algorithms();

@@ -220,8 +220,11 @@ bool begin_choice(const Call& call, std::span<const CompressedTensor> tensors, s
   const Spec& spec = tensors[0].compressor->spec();
   if (!is_measured(spec)) return is_dense(call.context(), spec, all);
   BypassControl& control = tensors[0].compressor->bypass_control;
-  if (control.next == 0 || control.count != all) {
-    control = call.chooser().start_bypass(spec, all, tensors[0].compressor->step);
+  const std::uint64_t step = tensors[0].compressor->step;
+  // In a group another vector may have stood for this one in the step of its next agreement.
+  const bool has_passed = control.next < step;
+  if (control.next == 0 || has_passed || control.count != all) {
+    control = call.chooser().start_bypass(spec, all, step);
     if (check_lists(tensors)) control.next = BypassControl::never;
   }
   return control.dense;

@@ -9,8 +9,8 @@
 // are summed inside the host by all its ranks, and go between hosts with the last rank's slice.
 // Cost with H hosts of R ranks: that of the sum of n/R bytes among H ranks, and what passes inside
 // the hosts. Wins where hosts with several ranks meet over a network: they share its ports. Where
-// hosts do not all have as many ranks a ring does everything; where each has one rank, or only one
-// has any, it is the sum between hosts alone.
+// hosts do not all have as many ranks a ring does everything; where each has one rank, or all
+// are on one, it is a flat sum alone.
 #include "collectives/dense/handle_exchange.hpp"
 #include "collectives/hosts.hpp"
 #include "collectives/sub_call.hpp"

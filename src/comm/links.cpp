@@ -46,7 +46,7 @@ void Links::set_hosts(std::span<const std::size_t> names) {
   const std::vector<std::size_t> placed = order_.arrange(names);
   hosts_ = Hosts(std::span<const std::size_t>(placed));
   context_.hosts = &hosts_;
-  model_.set_hosts(hosts_.count(), hosts_.most_ranks());
+  model_.set_hosts(hosts_.count(), hosts_.most_ranks(), context_.views);
 }
 
 void Links::begin_trace(const std::string& path) {

@@ -83,6 +83,14 @@ bool Epochs::can_propose(CommKey comm, const EpochGate& gate) const {
   return gate.is_idle() && (known == last_.end() || !known->second.is_open);
 }
 
+// Each proposal stops all members for a moment, and one that has not come to the last change
+// refuses every one until it has.
+bool Epochs::has_rested(CommKey comm) const {
+  constexpr double rest_s = 0.05;
+  const auto known = last_.find(comm);
+  return known == last_.end() || context_.since(known->second.heard_ns) >= rest_s;
+}
+
 void Epochs::propose_wanted(CommKey comm, CommWatcher& watcher) {
   const std::optional<std::string> wanted = watcher.wanted_parameters();
   if (wanted) propose(comm, *wanted);
@@ -98,7 +106,7 @@ void Epochs::hear_proposal(Unpacker& in, int from) {
   if (proposal.version <= heard || (proposal.version & epoch_base) != 0) return;
   tree_.spread(proposal_message(proposal), from);
   Last& last = last_[proposal.comm];
-  last = {std::move(proposal), true, false};
+  last = {std::move(proposal), true, false, context_.now_ns};
   answer(last);
 }
 
@@ -135,7 +143,9 @@ void Epochs::turn() {
     if (!gate) continue;
     measure(comm, *gate);
     const bool proposes = member.ranks.front() == context_.options.rank;
-    if (proposes && can_propose(comm, *gate)) propose_wanted(comm, *member.watcher);
+    if (proposes && has_rested(comm) && can_propose(comm, *gate)) {
+      propose_wanted(comm, *member.watcher);
+    }
   }
 }
 

@@ -59,6 +59,7 @@ class Epochs {
     Proposal proposal;
     bool is_open = false;   // as far as this rank knows
     bool answered = false;  // by this rank
+    std::uint64_t heard_ns = 0;
   };
   // How fast the calls of a communicator come.
   struct Pace {
@@ -71,6 +72,7 @@ class Epochs {
   std::uint32_t margin(CommKey comm, const EpochGate& gate) const;
   void measure(CommKey comm, const EpochGate& gate);
   bool can_propose(CommKey comm, const EpochGate& gate) const;
+  bool has_rested(CommKey comm) const;
   void propose_wanted(CommKey comm, CommWatcher& watcher);
 
   const ControlContext& context_;

@@ -19,9 +19,9 @@ bool is_faster_dense(const Spec& spec, std::size_t count, int ranks, const LinkC
          sparse.seconds(link.alpha, link.beta);
 }
 
-bool is_faster_dense_by_host(const Spec& spec, std::size_t count, const Hosts& hosts) {
+bool is_faster_dense_by_host(const Spec& spec, std::size_t count, const Hosts& hosts,
+                             const LinkCost& wire) {
   constexpr LinkCost inside = nominal::memory;
-  constexpr LinkCost wire = nominal::wire;
   constexpr double bits = 8 * nominal::pair_bytes;
   if (count == 0) return false;
   const auto slices = static_cast<std::size_t>(hosts.slices());

@@ -12,6 +12,7 @@ namespace pith {
 
 bool is_faster_dense(const Spec& spec, std::size_t count, int ranks, const LinkCost& link);
 // For hierarchy=host: hosts with several ranks each, connected by a network.
-bool is_faster_dense_by_host(const Spec& spec, std::size_t count, const Hosts& hosts);
+bool is_faster_dense_by_host(const Spec& spec, std::size_t count, const Hosts& hosts,
+                             const LinkCost& wire);
 
 }  // namespace pith

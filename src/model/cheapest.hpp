@@ -10,7 +10,7 @@ namespace pith {
 // algorithm that can use them is that of its messages.
 double cost_on(const LinkCost& link, const Algorithm& algorithm, const Shape& shape);
 
-// The one that costs least on links like this; of equal ones that of the rule (rules.hpp).
+// The one that costs least on links like this; of nearly equal ones that of the rule (rules.hpp).
 const Algorithm& cheapest_algorithm(const Shape& shape, Collective collective,
                                     const LinkCost& link);
 

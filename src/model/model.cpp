@@ -48,20 +48,21 @@ void Model::set_views(bool views) {
   constexpr std::size_t pinned_chunk = std::size_t{256} << 10;
   views_ = views && !pinned_;
   link_ = views_ ? nominal::memory : nominal::wire;
+  tuning_.start_bytes = nominal::wire.alpha / nominal::wire.beta;
   const std::size_t best = views ? view_chunk : wire_chunk;
   const std::size_t chunk = pinned_ ? pinned_chunk : best;
   tuning_.chunk_bytes = chunk_ != 0 ? chunk_ : chunk;
   forget_cheapest();
 }
 
-void Model::set_hosts(int hosts, int ranks_a_host) {
+void Model::set_hosts(int hosts, int ranks_a_host, bool share) {
   multi_host_ = hosts > 1 && !pinned_;
   ranks_a_host_ = pinned_ ? 1 : ranks_a_host;
-  even_hosts_ = ranks_ == hosts * ranks_a_host;
+  even_hosts_ = share && ranks_ == hosts * ranks_a_host;
   forget_cheapest();
 }
 
-// To a power of two, so that every run chooses alike, whatever else its network carries.
+// To a power of two, so that most runs choose alike. One far link makes all calls far.
 void Model::set_round_trip(double seconds) {
   constexpr double far_from_it = 5;
   const double alpha = seconds / 2;
@@ -77,8 +78,8 @@ void Model::set_link(double alpha, double beta) {
   link_.beta = beta;
   link_.message = std::min(nominal::wire.message, alpha / 2);
   tuning_.start_bytes = alpha / beta;
-  const auto filling = std::bit_ceil(static_cast<std::size_t>(tuning_.start_bytes / tuning_.lanes));
-  if (chunk_ == 0) tuning_.chunk_bytes = std::clamp(filling, wire_chunk, most);
+  const double filling = std::clamp<double>(tuning_.start_bytes / tuning_.lanes, wire_chunk, most);
+  if (chunk_ == 0) tuning_.chunk_bytes = std::bit_ceil(static_cast<std::size_t>(filling));
   forget_cheapest();
 }
 
@@ -155,7 +156,7 @@ void Model::add_rivals(Choices& choices, Collective collective, SizeClass size) 
 }
 
 bool Model::is_faster_dense(const Spec& spec, std::size_t count, const Hosts* hosts) const {
-  return hosts ? is_faster_dense_by_host(spec, count, *hosts)
+  return hosts ? is_faster_dense_by_host(spec, count, *hosts, link_)
                : pith::is_faster_dense(spec, count, ranks_, link_);
 }
 

@@ -27,8 +27,9 @@ class Model final : public Chooser {
   // False with PITH_DETERMINISTIC, as choices must not depend on it then.
   bool views() const { return views_; }
   void set_oversubscribed(bool oversubscribed) { oversubscribed_ = oversubscribed && !pinned_; }
-  // `hosts`: how many run ranks; `ranks_a_host`: how many ranks one of them runs at most.
-  void set_hosts(int hosts, int ranks_a_host);
+  // `hosts`: how many run ranks; `ranks_a_host`: how many ranks one of them runs at most; `share`:
+  // whether the ranks of a host share memory.
+  void set_hosts(int hosts, int ranks_a_host, bool share = true);
   // The longest time that a message to any rank and its answer take without load; 0: not known.
   // Without views it decides, where it is far from the nominal, what a message costs.
   void set_round_trip(double seconds);

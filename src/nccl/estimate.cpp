@@ -75,7 +75,7 @@ Collective collective_of(Kind kind) {
 
 double seconds_here(const Shape& shape, Collective collective, const LinkCost& link) {
   if (shape.views) return default_algorithm(shape, collective).cost(shape, link);
-  return cheapest_algorithm(shape, collective, link).cost(shape, link);
+  return cost_on(link, cheapest_algorithm(shape, collective, link), shape);
 }
 
 double seconds_there(Shape shape, Collective collective, const LinkCost& link) {

@@ -6,6 +6,7 @@
 
 #include "collectives/sparse/by_host_cost.hpp"
 #include "model/bypass.hpp"
+#include "model/nominal.hpp"
 #include "tests/catch.hpp"
 #include "tests/collectives/host_layouts.hpp"
 
@@ -226,10 +227,10 @@ TEST_CASE("by host, small vectors are dense and large sparse ones are not", "[by
   const std::vector<int> names = {0, 0, 1, 1, 2, 2};
   const Hosts hosts{std::span<const int>(names)};
   const Spec spec = *Spec::parse("exdyna:density=0.001,hierarchy=host");
-  CHECK(is_faster_dense_by_host(spec, 100, hosts));
-  CHECK_FALSE(is_faster_dense_by_host(spec, std::size_t{1} << 24, hosts));
+  CHECK(is_faster_dense_by_host(spec, 100, hosts, nominal::wire));
+  CHECK_FALSE(is_faster_dense_by_host(spec, std::size_t{1} << 24, hosts, nominal::wire));
   const Spec full = *Spec::parse("topk:density=1,hierarchy=host");
-  CHECK(is_faster_dense_by_host(full, std::size_t{1} << 24, hosts));
+  CHECK(is_faster_dense_by_host(full, std::size_t{1} << 24, hosts, nominal::wire));
 }
 
 TEST_CASE("hosts are told apart by who is with whom", "[by-host]") {

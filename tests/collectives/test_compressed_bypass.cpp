@@ -151,6 +151,9 @@ TEST_CASE("a group's first vector stands for all, and other groups are timed ane
   REQUIRE(program.step(world) == "");
   CHECK(program.compressor(0, 0).bypass_control.count == 70'000);
   CHECK(program.compressor(0, 0).bypass_control.timed == 0);
+  for (int r = 0; r < c.ranks; ++r) program.compressor(r, 0).bypass_control.next = 1;
+  REQUIRE(program.step(world) == "");
+  CHECK(program.compressor(0, 0).bypass_control.next == program.compressor(0, 0).step);
 }
 
 TEST_CASE("an undone call leaves no time", "[sparse][bypass]") {

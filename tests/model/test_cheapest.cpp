@@ -36,6 +36,9 @@ TEST_CASE("far links take the fewest rounds", "[cheapest]") {
   CHECK(on(far, Collective::reduce_scatter, 8, 64 * kib) == "views");
   CHECK(on(far, Collective::reduce_scatter, 64, kib) == "recursive_halving");
   CHECK(on(far, Collective::broadcast, 8, 256 * kib) == "binomial");
+  // Messages as long as the vector only while that is no longer than what is in flight otherwise.
+  CHECK(on(far, Collective::broadcast, 8, 512 * kib) == "chain");
+  CHECK(on(far, Collective::allreduce, 2, 512 * kib) == "two_shot");
 }
 
 TEST_CASE("the one that costs least is taken, and the rule's if none costs less", "[cheapest]") {
@@ -50,8 +53,9 @@ TEST_CASE("the one that costs least is taken, and the rule's if none costs less"
           if (one.collective != Collective::allreduce || !serves(one, shape)) continue;
           least = std::min(least, cost_on(link, one, shape));
         }
-        REQUIRE(cost_on(link, found, shape) == least);
-        if (cost_on(link, rule, shape) == least) REQUIRE(&found == &rule);
+        const bool rule_is_near = least >= 0.98 * cost_on(link, rule, shape);
+        REQUIRE((&found == &rule) == rule_is_near);
+        if (!rule_is_near) REQUIRE(cost_on(link, found, shape) == least);
       }
     }
   }
@@ -85,6 +89,8 @@ TEST_CASE("hosts with several ranks each send one sum", "[cheapest]") {
     model.set_hosts(hosts, ranks);
     CHECK(taken(model, Collective::allreduce, 1024 * kib) != "hierarchical");
   }
+  model.set_hosts(2, 4, false);  // messages inside hosts would cost as much
+  CHECK(taken(model, Collective::allreduce, 1024 * kib) != "hierarchical");
 }
 
 TEST_CASE("a model takes the round trip for what a message costs, where that is far",

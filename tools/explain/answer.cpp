@@ -18,8 +18,11 @@ namespace {
 
 std::string why_closed(const Algorithm& algorithm, const Shape& shape) {
   if (serves(algorithm, shape)) return "";
-  if (shape.ranks <= algorithm.ranks_max) return "needs hosts with several ranks, each as many";
-  return fmt::format("serves at most {} ranks", algorithm.ranks_max);
+  if (shape.ranks > algorithm.ranks_max) {
+    return fmt::format("serves at most {} ranks", algorithm.ranks_max);
+  }
+  return algorithm.needs_hosts ? "needs hosts with several ranks, each as many"
+                               : "sends the vector as one message, which is too long";
 }
 
 std::vector<Candidate> dense_candidates(const Question& question, const Model& model,
