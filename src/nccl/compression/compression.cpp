@@ -67,10 +67,9 @@ void Compression::say_begun() {
   const Expected<Spec> spec = Spec::parse(rules_.spec);
   const bool may_be_dense = spec && spec->may_bypass && (spec->sparse() || spec->by_host);
   log(LogLevel::info,
-      fmt::format(
-          "PITH_COMPRESS: {} is compressed from now on, by {}, in steps of {} vectors{}", who_,
-          rules_.spec, agreement_.period(),
-          may_be_dense ? "; dense where that is faster, but for bypass=never" : ""));
+      fmt::format("PITH_COMPRESS: {} is compressed from now on, by {}, in steps of {} vectors{}",
+                  who_, rules_.spec, agreement_.period(),
+                  may_be_dense ? "; dense where that is faster, but for bypass=never" : ""));
 }
 
 void Compression::say_not_begun() {
