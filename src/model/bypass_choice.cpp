@@ -122,9 +122,9 @@ WayCosts ways_of(const Spec& spec, std::size_t count, int ranks, const LinkCost&
   return {compressed_cost(spec, spec.density, count, ranks), dense_cost(count, ranks), nominal};
 }
 
-// Costs are rough, so that a way is ruled out only where it needs twice the bytes.
+// On no link is the way faster that needs more bytes; how many a pair has is known roughly.
 BypassControl start_ways(const WayCosts& costs, const WayStart& start) {
-  constexpr double surely = 2;
+  constexpr double surely = 1.2;
   const bool is_always_dense = start.dense && costs.compressed.bytes > surely * costs.dense.bytes;
   BypassControl control;
   control.count = start.count;

@@ -176,7 +176,7 @@ void Model::adapt_density(const Spec& spec, std::size_t count, const DensityFact
 
 BypassControl Model::start_bypass(const Spec& spec, std::size_t count, std::uint64_t step) const {
   const bool dense = pith::is_faster_dense(spec, count, ranks_, link_);
-  const bool open = !pinned_ && ranks_ > 1 && count > 0 && spec.density < 1;
+  const bool open = !pinned_ && ranks_ > 1 && count > 0;
   return start_ways(ways_of(spec, count, ranks_, link_), {count, step, dense, open});
 }
 
