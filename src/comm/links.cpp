@@ -1,7 +1,5 @@
 #include "comm/links.hpp"
 
-#include <algorithm>
-
 namespace pith {
 
 Links::Links(const Settings& settings, int rank, int ranks, TransportTable table)

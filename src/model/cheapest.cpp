@@ -22,6 +22,7 @@ double cost_on(const LinkCost& link, const Algorithm& algorithm, const Shape& sh
 const Algorithm& cheapest_algorithm(const Shape& shape, Collective collective,
                                     const LinkCost& link) {
   constexpr double nearly = 0.98;
+  if (shape.views) return default_algorithm(shape, collective);
   const Algorithm* best = &default_algorithm(shape, collective);
   double least = nearly * cost_on(link, *best, shape);
   for (const Algorithm& one : algorithms()) {

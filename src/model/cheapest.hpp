@@ -6,11 +6,12 @@
 namespace pith {
 
 // Seconds of the call on links like this, with what the cost functions leave to others: ranks of a
-// host share its ports, and many senders overflow the queue of one. Not for views: the cost of an
-// algorithm that can use them is that of its messages.
+// host share its ports, and many senders overflow the queue of one. The cost of an algorithm that
+// can use views is that of its messages.
 double cost_on(const LinkCost& link, const Algorithm& algorithm, const Shape& shape);
 
-// The one that costs least on links like this; of nearly equal ones that of the rule (rules.hpp).
+// The one that costs least on links like this; of nearly equal ones, and over views, that of the
+// rule (rules.hpp).
 const Algorithm& cheapest_algorithm(const Shape& shape, Collective collective,
                                     const LinkCost& link);
 

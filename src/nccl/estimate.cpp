@@ -8,7 +8,6 @@
 
 #include "model/cheapest.hpp"
 #include "model/nominal.hpp"
-#include "model/rules.hpp"
 
 namespace pith::nccl {
 
@@ -74,7 +73,6 @@ Collective collective_of(Kind kind) {
 }
 
 double seconds_here(const Shape& shape, Collective collective, const LinkCost& link) {
-  if (shape.views) return default_algorithm(shape, collective).cost(shape, link);
   return cost_on(link, cheapest_algorithm(shape, collective, link), shape);
 }
 

@@ -33,8 +33,7 @@ std::vector<Candidate> dense_candidates(const Question& question, const Model& m
     if (algorithm.collective != question.collective) continue;
     Candidate candidate;
     candidate.name = algorithm.name;
-    candidate.exchange_s = shape.views ? algorithm.cost(shape, question.link)
-                                       : cost_on(question.link, algorithm, shape);
+    candidate.exchange_s = cost_on(question.link, algorithm, shape);
     candidate.closed = why_closed(algorithm, shape);
     found.push_back(std::move(candidate));
   }
