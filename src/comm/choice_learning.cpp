@@ -1,5 +1,7 @@
 #include "comm/choice_learning.hpp"
 
+#include <utility>
+
 #include "core/log.hpp"
 
 namespace pith {
@@ -15,7 +17,13 @@ void ChoiceLearning::begin() {
   if (is_first_ && model_.learns()) times_.reserve(most_times);
 }
 
-void ChoiceLearning::add(const CallTime& time) {
+void ChoiceLearning::add(const CollectiveArgs& args, std::uint64_t begun_ns,
+                         std::uint64_t ended_ns) {
+  constexpr std::uint64_t hardly = 16;  // of the call's time
+  const std::uint64_t took_ns = ended_ns - begun_ns;
+  const bool prompt = begun_ns - std::exchange(last_ended_ns_, ended_ns) < took_ns / hardly;
+  const CallTime time{&model_.algorithm(args), args.plan.variant, args.count * size_of(args.type),
+                      static_cast<double>(took_ns) * 1e-9, prompt};
   const std::lock_guard lock(mutex_);
   if (times_.size() < times_.capacity()) times_.push_back(time);
 }

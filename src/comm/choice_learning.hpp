@@ -32,7 +32,7 @@ class ChoiceLearning {
     return is_first_ && !(args.collective == Collective::broadcast && args.root == 0);
   }
   // Times that the control thread is too slow to fetch are dropped. Allocates nothing.
-  void add(const CallTime& time);
+  void add(const CollectiveArgs& args, std::uint64_t begun_ns, std::uint64_t ended_ns);
 
   // --- by the control thread ---
 
@@ -45,6 +45,7 @@ class ChoiceLearning {
  private:
   const Model& model_;
   const bool is_first_;
+  std::uint64_t last_ended_ns_ = 0;
   std::mutex mutex_;
   std::vector<CallTime> times_;
 
