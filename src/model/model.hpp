@@ -64,6 +64,8 @@ class Model final : public Chooser {
   // faster, by a cost function that may be wrong. No rivals where the choice is not the library's.
   Choices start() const;
   bool is_faster_dense(const Spec& spec, std::size_t count, const Hosts* hosts) const override;
+  double predicted_seconds(const Spec& spec, std::size_t count, bool dense, const Hosts* hosts,
+                           const LinkSums& earlier) const override;
   // With PITH_DETERMINISTIC by gains and nominal links alone.
   void adapt_density(const Spec& spec, std::size_t count, const DensityFacts& facts,
                      DensityControl& control) const override;
