@@ -17,7 +17,7 @@ class Hosts;
 // What ranks have agreed on of a call whose density is to be chosen.
 struct DensityFacts {
   // By candidate: the share of the gradient's squares that is sent; the least of all ranks'.
-  std::array<double, density_candidates> gains{};
+  std::array<double, most_candidates> gains{};
   double between_s = 0;  // the longest time since the call before
   // The longest time that the call before took; 0: not known. Not the least: to a rank that comes
   // late everything is there already, and what it sends itself may leave after the call.
@@ -38,6 +38,10 @@ class Chooser {
   // Whether a compressed call of `count` elements is faster dense, if its spec leaves that open
   // (bypass=auto). `hosts`: null unless the call sums inside hosts first.
   virtual bool is_faster_dense(const Spec& spec, std::size_t count, const Hosts* hosts) const = 0;
+  // Seconds that a call takes, dense or not; 0: not known. `hosts` as above, `earlier`: the calls
+  // of this vector that were measured.
+  virtual double predicted_seconds(const Spec& spec, std::size_t count, bool dense,
+                                   const Hosts* hosts, const LinkSums& earlier) const = 0;
   // Chooses control.density for a call of `count` elements with density=auto, of which spec.density
   // is the present one.
   virtual void adapt_density(const Spec& spec, std::size_t count, const DensityFacts& facts,

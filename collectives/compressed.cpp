@@ -29,6 +29,12 @@ const SparseExchange& exchange_of(const Scheme& scheme) {
   });
 }
 
+std::size_t elements_of(std::span<const CompressedTensor> tensors) {
+  std::size_t all = 0;
+  for (const CompressedTensor& tensor : tensors) all += tensor.count;
+  return all;
+}
+
 // Whether the call sums inside hosts first, and hosts have several ranks.
 bool is_by_host(const CallContext& context, const Spec& spec) {
   return spec.by_host && context.hosts && !context.hosts->alone();
@@ -65,7 +71,25 @@ struct DeviceCall {
   std::optional<Call> lists;
 };
 
+// By the first tensor's earlier calls, which stand for the group. That of a way that was timed is
+// what it took.
+void predict(const Call& call, const SparseCall& args, bool dense) {
+  const Compressor& first = *args.tensors[0].compressor;
+  const Spec& spec = args.spec();
+  const Hosts* const hosts = is_by_host(call.context(), spec) ? call.context().hosts : nullptr;
+  const LinkSums& link = spec.adapts() ? first.density_control.link : first.bypass_control.link;
+  double seconds = first.bypass_control.seconds[dense ? 1 : 0];
+  if (seconds == 0) {
+    const std::size_t all = elements_of(args.tensors);
+    seconds = call.chooser().predicted_seconds(spec, all, dense, hosts, link);
+  }
+  for (const CompressedTensor& tensor : args.tensors) {
+    tensor.compressor->stats.predicted_seconds = seconds;
+  }
+}
+
 Task<Error> run_scheme(Call& call, const SparseCall& args, bool dense) {
+  predict(call, args, dense);
   if (dense) return allreduce_dense(call, args);
   return is_by_host(call.context(), args.spec()) ? allreduce_by_host(call, args)
                                                  : run_flat_scheme(call, args);
@@ -81,15 +105,9 @@ bool is_dense(const CallContext& context, const Spec& spec, std::size_t all) {
   if (exchange_of(*spec.scheme).run == allreduce_dense) return true;
   const Hosts* const hosts = is_by_host(context, spec) ? context.hosts : nullptr;
   if (hosts && hosts->count() == 1) return true;
-  if (spec.adapts()) return spec.density >= 1;
+  if (spec.adapts()) return spec.adapted_to_dense();
   return (hosts || spec.sparse()) && spec.may_bypass &&
          context.chooser->is_faster_dense(spec, all, hosts);
-}
-
-std::size_t elements_of(std::span<const CompressedTensor> tensors) {
-  std::size_t all = 0;
-  for (const CompressedTensor& tensor : tensors) all += tensor.count;
-  return all;
 }
 
 void share_traffic(const Traffic& traffic, std::span<CompressedTensor> tensors, std::size_t all) {
@@ -208,6 +226,7 @@ Task<Error> run_adapting(Call& call, SparseCall args, CallBefore before) {
     Error error = co_await agree_on_density(call, args, before);
     if (error) co_return error;
   }
+  share_density(args);
   for (const CompressedTensor& tensor : args.tensors) {
     tensor.compressor->density_control.count = all;
   }

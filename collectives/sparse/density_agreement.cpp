@@ -59,7 +59,7 @@ Task<Error> add_tensor(Call& call, const SparseCall& args, const CompressedTenso
 
 // What all ranks take the least of.
 struct Facts {
-  std::array<double, density_candidates> gains{};
+  std::array<double, most_candidates> gains{};
   double negative_between_s = 0;
   double negative_last_s = 0;
 };
@@ -84,13 +84,12 @@ Task<Error> take_least(Call& call, Facts& facts) {
 // The forecast is of the k-th magnitude of another k.
 void adapt(Compressor& compressor, const DensityControl& agreed) {
   constexpr std::uint64_t steps_looked_at = 2;
-  SchemeState state = compressor;
-  state.density_control = agreed;
+  compressor.density_control = agreed;
   if (agreed.density != compressor.spec().density) {
-    state.forecast = {};
-    state.density_control.looked_at_until = state.step + steps_looked_at;
+    compressor.forecast = {};
+    compressor.density_control.looked_at_until = compressor.step + steps_looked_at;
   }
-  compressor.set_state(state);
+  compressor.set_state(compressor);  // in place: its density follows
 }
 
 }  // namespace
@@ -104,8 +103,9 @@ Task<Error> agree_on_density(Call& call, const SparseCall& args, CallBefore befo
     if (error) co_return error;
   }
   Facts least;
-  for (std::size_t i = 0; i < density_candidates; ++i) {
-    least.gains[i] = sample.gain(candidate_density(args.spec(), i));
+  const Candidates all_densities = candidates_of(args.spec());
+  for (std::size_t i = 0; i < all_densities.count; ++i) {
+    least.gains[i] = sample.gain(all_densities[i]);
   }
   least.negative_between_s = -before.ago_s;
   least.negative_last_s = -before.took_s;
@@ -116,6 +116,15 @@ Task<Error> agree_on_density(Call& call, const SparseCall& args, CallBefore befo
       args.spec(), all, {least.gains, -least.negative_between_s, -least.negative_last_s}, control);
   for (const CompressedTensor& tensor : args.tensors) adapt(*tensor.compressor, control);
   co_return error;
+}
+
+void share_density(const SparseCall& args) {
+  const DensityControl control = args.tensors[0].compressor->density_control;
+  for (const CompressedTensor& tensor : args.tensors) {
+    if (tensor.compressor->spec().density != args.spec().density) {
+      adapt(*tensor.compressor, control);
+    }
+  }
 }
 
 // A time of another step is of a call that was undone.

@@ -363,6 +363,9 @@ typedef struct {
   double exchange_seconds; /* the rest of the call, writing its result included */
   double total_seconds;
   char algorithm[32];
+  /* What the call was expected to take, on all ranks the same: by numbers fitted to the vector's
+   * earlier calls (density=auto, bypass=auto), else by nominal ones. 0: not known, or one rank. */
+  double predicted_seconds;
 } pithCompressorStats_t;
 PITH_API pithResult_t pithCompressorGetStats(pithCompressor_t compressor,
                                              pithCompressorStats_t* stats);

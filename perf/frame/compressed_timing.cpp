@@ -122,6 +122,7 @@ std::vector<double> CompressedTiming::time_iterations(const Case& at,
       what.wire_bytes += share * static_cast<double>(stats.bytes_sent);
       what.select_us += share * stats.select_seconds * 1e6;
       what.exchange_us += share * stats.exchange_seconds * 1e6;
+      what.predicted_us += share * stats.predicted_seconds * 1e6;
     }
     const pithCompressorStats_t all = compressors.stats(0);  // the same on all ranks
     what.ways.add(all.bypassed != 0 ? Ways{1, 1, {}, {all.algorithm}}
@@ -131,6 +132,7 @@ std::vector<double> CompressedTiming::time_iterations(const Case& at,
   what.wire_bytes = mean_of(team_, what.wire_bytes);
   what.select_us = mean_of(team_, what.select_us);
   what.exchange_us = mean_of(team_, what.exchange_us);
+  what.predicted_us = mean_of(team_, what.predicted_us);
   return times_us;
 }
 

@@ -129,6 +129,7 @@ void JsonFile::compression(const Compressed& what, Json& body) {
   body["ratio"] = number_of(what.ratio);
   body["select_us"] = number_of(what.select_us);
   body["exchange_us"] = number_of(what.exchange_us);
+  body["predicted_us"] = number_of(what.predicted_us);
   body["max_error"] = known(what.largest_error);
   body["rms_error"] = known(what.rms_error);
 }

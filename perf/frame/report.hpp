@@ -48,6 +48,7 @@ struct Compressed {
   double ratio = 0;       // bytes that a dense float32 ring sends / wire_bytes
   double select_us = 0;   // as reported by the library; 0 if not reported
   double exchange_us = 0;
+  double predicted_us = 0;  // of the whole call
   Ways ways;
   std::optional<double> largest_error;  // against the expected value; empty: not checked
   std::optional<double> rms_error;

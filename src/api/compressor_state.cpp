@@ -63,6 +63,7 @@ pithCompressorStats_t stats_of(const Compressor& compressor) {
   out.select_seconds = last.select_seconds;
   out.exchange_seconds = last.exchange_seconds;
   out.total_seconds = last.total_seconds;
+  out.predicted_seconds = last.predicted_seconds;
   last.algorithm.copy(out.algorithm, sizeof out.algorithm - 1);
   return out;
 }

@@ -52,23 +52,24 @@ struct BypassControl {
 };
 
 // The densities among which is chosen, from least to largest.
-inline constexpr std::size_t density_candidates = 16;
-inline double candidate_density(const Spec& spec, std::size_t i) {
-  const double least = spec.least_density;
-  const double ratio = double(spec.most_density) / least;
-  return least * std::pow(ratio, double(i) / double(density_candidates - 1));
-}
-// The candidate next to a density.
-inline std::size_t nearest_candidate(const Spec& spec, double density) {
-  std::size_t nearest = 0;
-  for (std::size_t i = 1; i < density_candidates; ++i) {
-    const auto distance = [&](std::size_t one) {
-      return std::abs(std::log(candidate_density(spec, one) / density));
-    };
-    if (distance(i) < distance(nearest)) nearest = i;
+inline constexpr std::size_t most_candidates = 16;
+struct Candidates {
+  std::array<double, most_candidates> densities{};
+  std::size_t count = 0;
+
+  double operator[](std::size_t i) const { return densities[i]; }
+  // The one next to a density.
+  std::size_t nearest(double density) const {
+    const auto distance = [&](std::size_t i) { return std::abs(std::log(densities[i] / density)); };
+    std::size_t nearest = 0;
+    for (std::size_t i = 1; i < count; ++i) {
+      if (distance(i) < distance(nearest)) nearest = i;
+    }
+    return nearest;
   }
-  return nearest;
-}
+};
+// In equal steps; with objective=paper the authors' own, and the ends of the range.
+Candidates candidates_of(const Spec& spec);
 
 // Gains and links change slowly, and agreeing takes messages: in the first steps, then seldom, and
 // after a change, which may have been a mistake.

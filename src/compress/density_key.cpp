@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <bit>
+#include <cmath>
 
 #include "compress/scheme.hpp"
 
@@ -17,7 +20,35 @@ float least_of(std::uint64_t bits) {
 }
 float most_of(std::uint64_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits)); }
 
+Candidates even_candidates(const Spec& spec) {
+  Candidates all;
+  all.count = most_candidates;
+  const double least = spec.least_density;
+  const double ratio = double(spec.most_density) / least;
+  for (std::size_t i = 0; i < all.count; ++i) {
+    const double density = least * std::pow(ratio, double(i) / double(all.count - 1));
+    all.densities[i] = std::min(density, double(spec.most_density));
+  }
+  return all;
+}
+
+Candidates paper_candidates(const Spec& spec) {
+  constexpr std::array<float, 5> authors = {0.001F, 0.004F, 0.011F, 0.033F, 0.1F};
+  Candidates all;
+  const auto add = [&](float density) { all.densities[all.count++] = double(density); };
+  add(spec.least_density);
+  for (const float density : authors) {
+    if (density > spec.least_density && density < spec.most_density) add(density);
+  }
+  add(spec.most_density);
+  return all;
+}
+
 }  // namespace
+
+Candidates candidates_of(const Spec& spec) {
+  return spec.objective == Objective::paper ? paper_candidates(spec) : even_candidates(spec);
+}
 
 std::uint64_t density_range(float least, float most) {
   return mark | std::uint64_t{std::bit_cast<std::uint32_t>(least)} << 32 |
@@ -42,7 +73,8 @@ void set_density(Spec& spec, std::uint64_t bits) {
 double density_of(const Spec& spec, const DensityControl& control) {
   if (!spec.adapts()) return spec.density;
   if (control.density > 0) return control.density;
-  return candidate_density(spec, nearest_candidate(spec, spec.scheme->density));
+  const Candidates all = candidates_of(spec);
+  return all[all.nearest(spec.scheme->density)];
 }
 
 std::string density_text(std::uint64_t bits) {

@@ -33,9 +33,17 @@ std::uint64_t checksum(std::span<const std::byte> bytes) {
 
 // --- the scheme's state, one section per member -----------------------------------------------
 
+// A density that the spec may choose, or 0: nothing was chosen.
 bool load_density(SchemeState& state, const StateShape& shape, StateReader& in) {
+  const Spec& spec = shape.spec;
   state.density_control = in.value<DensityControl>();
-  return shape.spec.adapts() && is_sound(state.density_control);
+  const double density = state.density_control.density;
+  const bool is_dense = density == 1 && spec.may_bypass;
+  constexpr double rounded = 1 + 1e-9;
+  const bool is_inside =
+      density >= double(spec.least_density) && density <= rounded * spec.largest_density();
+  return spec.adapts() && is_sound(state.density_control) &&
+         (density == 0 || is_dense || is_inside);
 }
 
 // Sections that every scheme has, the last only with density=auto; the others are listed by the
@@ -145,7 +153,9 @@ Error read(std::span<const std::byte> bytes, const Spec& spec, Loaded& loaded) {
   StateReader in(body.subspan(sizeof magic + sizeof version));
   loaded.spec = in.text();
   const std::string own = spec.text();
-  if (loaded.spec != own) {
+  // Of an older version the text lacks keys.
+  const Expected<Spec> saved = Spec::parse(loaded.spec);
+  if (!saved || saved->text() != own) {
     return bad(fmt::format("is of \"{}\", expected \"{}\"", loaded.spec, own));
   }
   loaded.shaped = in.value<std::uint8_t>() != 0;

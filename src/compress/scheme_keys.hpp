@@ -42,6 +42,7 @@ constexpr Key number(std::string_view name, double least, double most, std::stri
           .expected = expected};
 }
 
+inline constexpr std::array<std::string_view, 2> objective_words = {"ratio", "paper"};
 inline constexpr std::array<std::string_view, 3> reduction_words = {"direct", "ring", "tree"};
 inline constexpr std::array<std::string_view, 3> value_words = {"f32", "bf16", "f16"};
 inline constexpr std::array<DType, 3> value_types = {DType::f32, DType::bf16, DType::f16};
@@ -55,6 +56,15 @@ inline constexpr Key density{.name = "density",
                              .set = set_density,
                              .kind = Key::Kind::density,
                              .expected = density_expected};
+inline constexpr Key objective{"objective", objective_words, get_word<&Spec::objective>,
+                               set_word<&Spec::objective>};
+inline constexpr Key weight{
+    .name = "weight",
+    .get = [](const Spec& spec) { return std::bit_cast<std::uint64_t>(spec.time_weight); },
+    .set = [](Spec& spec, std::uint64_t bits) { spec.time_weight = std::bit_cast<double>(bits); },
+    .kind = Key::Kind::real,
+    .most = 1,
+    .expected = "more than 0 and at most 1"};
 inline constexpr Key reduction{"reduction", reduction_words, get_word<&Spec::reduction>,
                                set_word<&Spec::reduction>};
 inline constexpr Key values{
@@ -81,12 +91,13 @@ inline constexpr Key seed{.name = "seed",
 
 // The keys of a scheme with an election: its own, between those that all such schemes have.
 template <std::size_t n>
-constexpr std::array<Key, n + 7> of_election(const std::array<Key, n>& own) {
-  std::array<Key, n + 7> all;
-  all[0] = density;
-  std::copy(own.begin(), own.end(), all.begin() + 1);
+constexpr std::array<Key, n + 9> of_election(const std::array<Key, n>& own) {
+  std::array<Key, n + 9> all;
+  const std::array<Key, 3> first = {density, objective, weight};
   const std::array<Key, 6> last = {values, feedback, hierarchy, bypass, nonfinite, seed};
-  std::copy(last.begin(), last.end(), all.begin() + 1 + n);
+  std::copy(first.begin(), first.end(), all.begin());
+  std::copy(own.begin(), own.end(), all.begin() + first.size());
+  std::copy(last.begin(), last.end(), all.begin() + first.size() + n);
   return all;
 }
 

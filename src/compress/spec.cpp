@@ -119,6 +119,16 @@ Error set_key(std::string_view text, const Key& key, std::string_view value, Spe
   return {};
 }
 
+Error check_density(std::string_view text, const Spec& spec) {
+  if (spec.adapts() && spec.by_host) {
+    return bad(text, "density changes from call to call, expected a number with hierarchy=host");
+  }
+  constexpr Objective usual = Objective::ratio;
+  const bool is_usual = spec.objective == usual && spec.time_weight == usual_weight(usual);
+  if (spec.adapts() || is_usual) return {};
+  return bad(text, "density is fixed, expected auto or a range with objective and weight");
+}
+
 }  // namespace
 
 Expected<Spec> Spec::parse(std::string_view text) {
@@ -148,9 +158,10 @@ Expected<Spec> Spec::parse(std::string_view text) {
     if (Error error = set_key(text, **key, part.substr(equals + 1), spec)) return error;
   }
   if (scheme.complete) scheme.complete(spec, seen);
-  if (spec.adapts() && spec.by_host) {
-    return bad(text, "density changes from call to call, expected a number with hierarchy=host");
-  }
+  const bool is_weighed = std::find(seen.begin(), seen.end(), "weight") != seen.end();
+  if (!is_weighed) spec.time_weight = usual_weight(spec.objective);
+  if (Error error = check_density(text, spec)) return error;
+  if (spec.adapts()) spec.density = density_of(spec, {});  // a candidate of the objective
   return spec;
 }
 
@@ -208,6 +219,7 @@ Spec Spec::unpack(const Packed& packed) {
       key.set(spec, packed[number++]);
     }
   }
+  if (spec.adapts()) spec.density = density_of(spec, {});
   return spec;
 }
 

@@ -20,12 +20,21 @@ extern const Scheme none_scheme;
 // How values at common indices are reduced.
 enum class Reduction : std::uint8_t { direct, ring, tree };
 
+// What density=auto makes the least: time / gain, or what AR-Topk's authors weigh.
+enum class Objective : std::uint8_t { ratio, paper };
+// How much the time weighs in it, against the gain, if the spec does not say.
+inline constexpr double usual_weight(Objective objective) {
+  return objective == Objective::ratio ? 0.5 : 0.6;
+}
+
 struct Spec {
   const Scheme* scheme = &none_scheme;
   // Keys that several schemes have:
   double density = 0;       // with density=auto: the present one
   float least_density = 0;  // the range of density=auto; 0: it is fixed
   float most_density = 0;
+  Objective objective = Objective::ratio;  // of density=auto, as the next one
+  double time_weight = usual_weight(Objective::ratio);
   Reduction reduction = Reduction::direct;
   DType values = DType::f32;  // type in messages: f32, bf16 or f16
   bool feedback = true;
@@ -47,7 +56,7 @@ struct Spec {
   std::string text() const;
   std::uint64_t digest() const;
   // A compact form for storing many specs: unpack(pack()) is equal.
-  using Packed = std::array<std::uint64_t, 5>;
+  using Packed = std::array<std::uint64_t, 6>;
   Packed pack() const;
   static Spec unpack(const Packed& packed);
   // Whether elements are elected.
@@ -56,6 +65,9 @@ struct Spec {
   bool adapts() const { return most_density > 0; }
   // That calls may have.
   double largest_density() const { return adapts() ? double(most_density) : density; }
+
+  // Whether density=auto has made calls dense.
+  bool adapted_to_dense() const { return adapts() && may_bypass && density >= 1; }
 
   bool operator==(const Spec&) const = default;
 };

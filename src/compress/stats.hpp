@@ -24,7 +24,8 @@ struct CompressorStats {
   double select_seconds = 0;
   double exchange_seconds = 0;
   double total_seconds = 0;
-  std::uint64_t ended_ns = 0;  // by monotonic_ns()
+  double predicted_seconds = 0;  // by the model; 0: not predicted
+  std::uint64_t ended_ns = 0;    // by monotonic_ns()
   // The last call that ranks began at the same time, after an agreement: its step, and its time
   // from then on. Survives calls that are not timed.
   struct Timed {

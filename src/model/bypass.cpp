@@ -19,11 +19,9 @@ bool is_faster_dense(const Spec& spec, std::size_t count, int ranks, const LinkC
          sparse.seconds(link.alpha, link.beta);
 }
 
-bool is_faster_dense_by_host(const Spec& spec, std::size_t count, const Hosts& hosts,
-                             const LinkCost& wire) {
-  constexpr LinkCost inside = nominal::memory;
+double compressed_seconds_by_host(const Spec& spec, std::size_t count, const Hosts& hosts,
+                                  const LinkCost& wire) {
   constexpr double bits = 8 * nominal::pair_bytes;
-  if (count == 0) return false;
   const auto slices = static_cast<std::size_t>(hosts.slices());
   const std::size_t slice = chunks_in(count, slices);
   const double k = static_cast<double>(elected_of(spec.density, slice));
@@ -35,10 +33,19 @@ bool is_faster_dense_by_host(const Spec& spec, std::size_t count, const Hosts& h
   // A host's network links carry the traffic of all its slices.
   const ByHostShape shape{hosts.most_ranks(), hosts.slices(), count, found,
                           exchange * static_cast<double>(slices)};
+  return by_host_cost(shape, nominal::memory, true);
+}
+
+double dense_seconds_by_host(std::size_t count, const Hosts& hosts, const LinkCost& wire) {
   const double others = 1 - 1 / static_cast<double>(hosts.count());
-  const double dense = 2 * wire.alpha + 2 * others * 4 * static_cast<double>(count) * wire.beta +
-                       2 * 4 * static_cast<double>(count) * inside.beta;
-  return dense < by_host_cost(shape, inside, true);
+  return 2 * wire.alpha + 2 * others * 4 * static_cast<double>(count) * wire.beta +
+         2 * 4 * static_cast<double>(count) * nominal::memory.beta;
+}
+
+bool is_faster_dense_by_host(const Spec& spec, std::size_t count, const Hosts& hosts,
+                             const LinkCost& wire) {
+  return count > 0 && dense_seconds_by_host(count, hosts, wire) <
+                          compressed_seconds_by_host(spec, count, hosts, wire);
 }
 
 }  // namespace pith

@@ -16,8 +16,13 @@ double passes(std::size_t count) {
 
 }  // namespace
 
-// Each rank adds up all the pairs it receives.
+// Each rank adds up all the pairs it receives. Where nobody elects all values go in their type.
 CallCost compressed_cost(const Spec& spec, double density, std::size_t count, int ranks) {
+  if (!spec.sparse()) {
+    CallCost all = dense_cost(count, ranks);
+    all.bytes *= double(size_of(spec.values)) / double(size_of(DType::f32));
+    return all;
+  }
   const double k = double(elected_of(density, count));
   const double others = ranks - 1;
   const double lists = spec.scheme->electors == Electors::each_rank ? others : 2;

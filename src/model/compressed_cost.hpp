@@ -23,5 +23,9 @@ struct CallCost {
 CallCost compressed_cost(const Spec& spec, double density, std::size_t count, int ranks);
 // Of the same call made dense, residual included.
 CallCost dense_cost(std::size_t count, int ranks);
+// Of either, with the spec's density.
+inline CallCost way_cost(const Spec& spec, bool dense, std::size_t count, int ranks) {
+  return dense ? dense_cost(count, ranks) : compressed_cost(spec, spec.density, count, ranks);
+}
 
 }  // namespace pith

@@ -1,7 +1,10 @@
 #include "model/density_choice.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <limits>
+#include <span>
 
 #include "compress/scheme.hpp"
 
@@ -68,26 +71,117 @@ LinkCost fitted_link(const LinkSums& link, const LinkCost& nominal) {
           nominal.gamma};
 }
 
+namespace {
+
+// Another choice than the present one must be better by so much.
+constexpr double worthwhile = 0.95;
+constexpr double never = std::numeric_limits<double>::infinity();
+
+// What a density costs, and what it misses.
+struct Point {
+  double seconds = 0;  // of the call
+  double lack = 1;     // 1 / gain
+};
+
+struct Points {
+  std::array<Point, most_candidates> points{};
+  std::size_t count = 0;
+  Point dense{never};
+
+  std::span<const Point> all() const { return std::span(points).first(count); }
+};
+// The least wins.
+using Prices = std::array<double, most_candidates + 1>;
+
+Points points_of(const Spec& spec, const Candidates& candidates, std::size_t count, int ranks,
+                 const LinkCost& link, const DensityFacts& facts) {
+  constexpr double least_gain = 1e-9;
+  Points found;
+  found.count = candidates.count;
+  for (std::size_t i = 0; i < candidates.count; ++i) {
+    const CallCost cost = compressed_cost(spec, candidates[i], count, ranks);
+    found.points[i] = {cost.seconds(link.alpha, link.beta),
+                       1 / std::max(facts.gains[i], least_gain)};
+  }
+  if (spec.may_bypass) found.dense = {dense_cost(count, ranks).seconds(link.alpha, link.beta)};
+  return found;
+}
+
+std::size_t least_of(std::span<const double> prices) {
+  return static_cast<std::size_t>(std::ranges::min_element(prices) - prices.begin());
+}
+bool is_worth_it(double price, double present) { return price <= worthwhile * present; }
+
+// With equal weights the price is time / gain.
+double choose_by_ratio(const Spec& spec, const Candidates& candidates, const Points& points,
+                       double between_s) {
+  const double weight = spec.time_weight;
+  const auto price = [&](const Point& point) {
+    return std::pow(between_s + point.seconds, 2 * weight) * std::pow(point.lack, 2 - 2 * weight);
+  };
+  Prices prices;
+  std::ranges::transform(points.all(), prices.begin(), price);
+  const std::size_t dense = points.count;
+  prices[dense] = price(points.dense);
+  const std::size_t now = spec.adapted_to_dense() ? dense : candidates.nearest(spec.density);
+  const std::size_t best = least_of(std::span(prices).first(dense + 1));
+  if (best == now || !is_worth_it(prices[best], prices[now])) return spec.density;
+  return best == dense ? 1 : candidates[best];
+}
+
+// Whether no other point is better in one respect, and in none worse.
+bool is_on_front(const Point& point, std::span<const Point> all) {
+  return std::ranges::none_of(all, [&](const Point& other) {
+    return other.seconds <= point.seconds && other.lack <= point.lack &&
+           (other.seconds < point.seconds || other.lack < point.lack);
+  });
+}
+
+struct Range {
+  double least = never;
+  double most = 0;
+
+  void add(double value) {
+    least = std::min(least, value);
+    most = std::max(most, value);
+  }
+  double share(double value) const { return most > least ? (value - least) / (most - least) : 0; }
+};
+
+// A dense call needs no compromise where it is faster, too.
+double choose_by_paper(const Spec& spec, const Candidates& candidates, const Points& points) {
+  Range seconds;
+  Range lack;
+  for (const Point& point : points.all()) {
+    if (!is_on_front(point, points.all())) continue;
+    seconds.add(point.seconds);
+    lack.add(point.lack);
+  }
+  const auto price = [&](const Point& point) {
+    if (!is_on_front(point, points.all())) return never;
+    return std::max(spec.time_weight * seconds.share(point.seconds),
+                    (1 - spec.time_weight) * lack.share(point.lack));
+  };
+  Prices prices;
+  std::ranges::transform(points.all(), prices.begin(), price);
+  const bool was_dense = spec.adapted_to_dense();
+  const std::size_t now = candidates.nearest(spec.density);
+  const std::size_t best = least_of(std::span(prices).first(points.count));
+  const bool stays = !was_dense && (best == now || !is_worth_it(prices[best], prices[now]));
+  const double sparse_s = points.points[stays ? now : best].seconds;
+  if (points.dense.seconds < (was_dense ? 1 / worthwhile : worthwhile) * sparse_s) return 1;
+  return stays ? spec.density : candidates[best];
+}
+
+}  // namespace
+
 double choose_density(const Spec& spec, std::size_t count, int ranks, const LinkCost& link,
                       const DensityFacts& facts) {
-  constexpr double worthwhile = 0.95;
-  constexpr double least_gain = 1e-9;
-  const auto price = [&](const CallCost& cost, double gain) {
-    return (facts.between_s + cost.seconds(link.alpha, link.beta)) / std::max(gain, least_gain);
-  };
-  const auto price_of = [&](std::size_t i) {
-    return price(compressed_cost(spec, candidate_density(spec, i), count, ranks), facts.gains[i]);
-  };
-  std::size_t best = 0;
-  for (std::size_t i = 1; i < density_candidates; ++i) {
-    if (price_of(i) < price_of(best)) best = i;
-  }
-  const double dense = spec.may_bypass ? price(dense_cost(count, ranks), 1)
-                                       : std::numeric_limits<double>::infinity();
-  const bool is_dense = dense < price_of(best);
-  const double now = spec.density >= 1 ? dense : price_of(nearest_candidate(spec, spec.density));
-  if (std::min(dense, price_of(best)) > worthwhile * now) return spec.density;
-  return is_dense ? 1 : candidate_density(spec, best);
+  const Candidates candidates = candidates_of(spec);
+  const Points points = points_of(spec, candidates, count, ranks, link, facts);
+  return spec.objective == Objective::paper
+             ? choose_by_paper(spec, candidates, points)
+             : choose_by_ratio(spec, candidates, points, facts.between_s);
 }
 
 }  // namespace pith

@@ -4,7 +4,14 @@
 // the share of the gradient's squares that it sends. (The compression throughput of GraVAC [S.
 // Tyagi and M. Swany, IEEE CLOUD 2023], which AR-Topk's authors weigh against time with fixed
 // weights.) Gains of all densities come from one sample, so none is tried for its gain. Times
-// follow from two numbers of the link, fitted to the times of earlier calls.
+// follow from two numbers of the link, fitted to the times of earlier calls. With a weight w that
+// is not 0.5: time^2w / gain^(2 - 2w).
+//
+// objective=paper: as AR-Topk's authors do it [S. Tyagi and M. Swany, IEEE BigData 2023], but for
+// their trial iterations. Both a call's time and 1 / gain are scaled to 0..1, between the least and
+// the most among those densities that none betters in both. The density has the least of
+// max(w * time, (1 - w) / gain), an achievement scalarising function. As scaling takes out what
+// bytes cost, the link hardly matters. Dense calls must be faster than that density's.
 #pragma once
 
 #include "collectives/chooser.hpp"

@@ -177,14 +177,23 @@ bool Model::is_faster_dense(const Spec& spec, std::size_t count, const Hosts* ho
                : pith::is_faster_dense(spec, count, ranks_, link_);
 }
 
+double Model::predicted_seconds(const Spec& spec, std::size_t count, bool dense, const Hosts* hosts,
+                                const LinkSums& earlier) const {
+  if (ranks_ == 1 || count == 0) return 0;
+  if (hosts) {
+    return dense ? dense_seconds_by_host(count, *hosts, link_)
+                 : compressed_seconds_by_host(spec, count, *hosts, link_);
+  }
+  const LinkCost link = fitted_link(earlier, link_);
+  return way_cost(spec, dense, count, ranks_).seconds(link.alpha, link.beta);
+}
+
 void Model::adapt_density(const Spec& spec, std::size_t count, const DensityFacts& facts,
                           DensityControl& control) const {
   DensityFacts known = facts;
   if (pinned_) known.between_s = known.last_s = 0;
   if (known.last_s > 0 && control.count > 0) {
-    const CallCost last = spec.density >= 1
-                              ? dense_cost(control.count, ranks_)
-                              : compressed_cost(spec, spec.density, control.count, ranks_);
+    const CallCost last = way_cost(spec, spec.adapted_to_dense(), control.count, ranks_);
     add_call(control.link, link_, last, known.last_s);
   }
   const LinkCost link = fitted_link(control.link, link_);

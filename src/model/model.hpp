@@ -73,6 +73,8 @@ class Model final : public Chooser {
   // The same once the link is known to be another one.
   Choices choices_on(const LinkCost& link) const;
   bool is_faster_dense(const Spec& spec, std::size_t count, const Hosts* hosts) const override;
+  double predicted_seconds(const Spec& spec, std::size_t count, bool dense, const Hosts* hosts,
+                           const LinkSums& earlier) const override;
   // With PITH_DETERMINISTIC by gains and nominal links alone.
   void adapt_density(const Spec& spec, std::size_t count, const DensityFacts& facts,
                      DensityControl& control) const override;

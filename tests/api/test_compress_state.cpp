@@ -166,6 +166,10 @@ TEST_CASE("statistics fit a smaller and a larger struct", "[compress]") {
           for (const float value : residual_of(compressor, count)) {
             squares += double(value) * double(value);
           }
+          std::uint64_t bits = 0;
+          std::memcpy(&bits, &all.predicted_seconds, sizeof bits);
+          ensure(all.predicted_seconds > 0 && all.predicted_seconds < 0.1, "a wrong prediction");
+          self.agree(bits);
           ensure(std::fabs(all.residual_norm - std::sqrt(squares)) < 1e-6, "a wrong norm");
 
           struct {

@@ -265,8 +265,19 @@ TEST_CASE("a density that adapts goes back with its call, and is saved") {
   CHECK_FALSE(load(*loaded, v.host, bytes_of(v)));
   CHECK(loaded->spec().density == 0.05);
   CHECK(loaded->digest() == v.compressor->digest());
-  v.compressor->density_control.density = 1.5;
-  CHECK(load(*std::move(*Compressor::create(adapting)), v.host, bytes_of(v)));
+  const auto is_loaded = [&](const char* spec, double density) {
+    Vector other(spec);
+    call(other, 1, density);
+    other.compressor->end(v.host);
+    return !load(*std::move(*Compressor::create(spec)), v.host, bytes_of(other));
+  };
+  for (const double density : {0.0, double(0.001F), double(0.1F), 1.0}) {
+    CHECK(is_loaded(adapting, density));
+  }
+  for (const double density : {-0.1, 1e-9, 0.0009, 0.11, 1.5, double(NAN)}) {
+    CHECK_FALSE(is_loaded(adapting, density));
+  }
+  CHECK_FALSE(is_loaded("topk:density=auto,bypass=never", 1.0));
 
   v.compressor->return_after(v.host, 0);
   CHECK(v.compressor->spec().density == first);
@@ -303,6 +314,37 @@ TEST_CASE("a state of another version is refused, and changes nothing") {
   }
   CHECK_FALSE(load_version(1));
   CHECK(v.residual() == twos);
+}
+
+TEST_CASE("a state whose spec was written before there were other keys is loaded") {
+  Vector v("topk");
+  v.begin(1, ones);
+  v.compressor->end(v.host);
+  const std::vector<std::byte> saved = bytes_of(v);
+  const std::string now = v.compressor->spec().text();
+  const auto with_spec = [&](std::string_view spec) {
+    constexpr std::size_t begin = 8 + 4;
+    std::string body(reinterpret_cast<const char*>(saved.data()),
+                     saved.size() - sizeof(std::uint64_t));
+    const std::uint64_t size = spec.size();
+    body.replace(begin, sizeof size + now.size(), reinterpret_cast<const char*>(&size),
+                 sizeof size);
+    body.insert(begin + sizeof size, spec);
+    append_checksum(body);
+    return body;
+  };
+  const auto load_spec = [&](std::string_view spec) {
+    const std::string text = with_spec(spec);
+    const auto target = std::move(*Compressor::create("topk"));
+    return load(*target, v.host, std::as_bytes(std::span(text)));
+  };
+  CHECK_FALSE(load_spec(now));
+  CHECK_FALSE(
+      load_spec("topk:density=0.01,exchange=auto,values=f32,feedback=1,hierarchy=flat,"
+                "bypass=auto,nonfinite=propagate,seed=0"));
+  CHECK(load_spec("topk:density=0.02"));
+  CHECK(load_spec("topk:density=0.01,later=1"));
+  CHECK(load_spec("topk-of-tomorrow"));
 }
 
 // Once every scheme saved the sections of all.

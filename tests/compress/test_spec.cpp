@@ -85,6 +85,31 @@ TEST_CASE("a density that adapts has a range") {
   check_says("topk:density=auto,hierarchy=host", {"hierarchy=host", "a number"});
 }
 
+TEST_CASE("a density that adapts has an objective") {
+  const Spec usual = *Spec::parse("topk:density=auto");
+  CHECK(usual.objective == Objective::ratio);
+  CHECK(usual.time_weight == 0.5);
+  CHECK(*Spec::parse("topk:weight=0.5,objective=ratio,density=auto") == usual);
+  const Spec paper = *Spec::parse("ar-topk:objective=paper,density=auto");
+  CHECK(paper.objective == Objective::paper);
+  CHECK(paper.time_weight == 0.6);
+  CHECK(paper.digest() != Spec::parse("ar-topk:density=auto")->digest());
+  const Spec weighed = *Spec::parse("exdyna:weight=0.25,density=0.01..1,objective=paper");
+  CHECK(weighed.time_weight == 0.25);
+  for (const Spec& spec : {usual, paper, weighed}) {
+    CHECK(*Spec::parse(spec.text()) == spec);
+    CHECK(Spec::unpack(spec.pack()) == spec);
+  }
+  check_says("topk:density=auto,objective=best", {"\"best\"", "ratio, paper"});
+  for (const char* weight : {"0", "1.01", "nan", "-1"}) {
+    check_says("topk:density=auto,weight=" + std::string(weight), {weight, "more than 0"});
+  }
+  for (const char* keys : {"objective=paper", "weight=0.7", "objective=paper,weight=0.5"}) {
+    check_says("topk:density=0.1," + std::string(keys), {"density is fixed", "auto"});
+  }
+  CHECK(*Spec::parse("topk:objective=ratio,weight=0.5") == *Spec::parse("topk"));
+}
+
 TEST_CASE("every refusal lists what is known") {
   std::vector<std::string> known = schemes;
   known.emplace_back("\"topj\"");

@@ -19,9 +19,8 @@ constexpr LinkCost fast{2e-6, 0.01e-9, 0};
 // Few elements have most of the squares: gain = density^power.
 DensityFacts facts(const Spec& spec, double power, double between_s = 0.1) {
   DensityFacts found;
-  for (std::size_t i = 0; i < density_candidates; ++i) {
-    found.gains[i] = std::pow(candidate_density(spec, i), power);
-  }
+  const Candidates all = candidates_of(spec);
+  for (std::size_t i = 0; i < all.count; ++i) found.gains[i] = std::pow(all[i], power);
   found.between_s = between_s;
   return found;
 }
@@ -57,13 +56,13 @@ struct Vector {
 
 TEST_CASE("candidates lie between the ends of the range", "[density]") {
   const Spec spec = *Spec::parse("topk:density=auto");
-  CHECK(candidate_density(spec, 0) == Approx(0.001));
-  CHECK(candidate_density(spec, density_candidates - 1) == Approx(0.1));
-  for (std::size_t i = 0; i < density_candidates; ++i) {
-    CHECK(nearest_candidate(spec, candidate_density(spec, i)) == i);
-  }
-  CHECK(nearest_candidate(spec, 1) == density_candidates - 1);
-  CHECK(nearest_candidate(spec, 1e-9) == 0);
+  const Candidates all = candidates_of(spec);
+  CHECK(all.count == 16);
+  CHECK(all[0] == Approx(0.001));
+  CHECK(all[15] == Approx(0.1));
+  for (std::size_t i = 0; i < all.count; ++i) CHECK(all.nearest(all[i]) == i);
+  CHECK(all.nearest(1) == 15);
+  CHECK(all.nearest(1e-9) == 0);
 }
 
 TEST_CASE("slow links, short computations and steep gains give low densities", "[density]") {
@@ -86,14 +85,27 @@ TEST_CASE("less than a twentieth is not worth a change", "[density]") {
   const Spec spec = *Spec::parse("topk:density=auto,bypass=never");
   const DensityFacts found = facts(spec, 0.3);
   const double best = chosen(spec, nominal, found);
-  const auto near = nearest_candidate(spec, best);
+  const Candidates all = candidates_of(spec);
+  const std::size_t near = all.nearest(best);
   REQUIRE(near > 0);
-  const double beside = candidate_density(spec, near - 1);
+  const double beside = all[near - 1];
   for (const double present : {beside, best}) {
     Spec at = spec;
     at.density = present;
     CHECK(chosen(at, nominal, found) == present);
   }
+}
+
+TEST_CASE("the weight of time against gain can be chosen", "[density]") {
+  const Spec even = *Spec::parse("topk:density=auto,bypass=never");
+  const auto with = [](const std::string& weight) {
+    return *Spec::parse("topk:density=auto,bypass=never,weight=" + weight);
+  };
+  const DensityFacts found = facts(even, 0.3);
+  CHECK(chosen(with("0.5"), nominal, found) == chosen(even, nominal, found));
+  CHECK(chosen(with("0.7"), nominal, found) < chosen(with("0.3"), nominal, found));
+  CHECK(chosen(with("1"), nominal, found) == Approx(0.001));
+  CHECK(chosen(with("1e-9"), nominal, found) == Approx(0.1));
 }
 
 TEST_CASE("a link is found from calls of two densities", "[density]") {
