@@ -26,7 +26,7 @@ class Steps(unittest.TestCase):
             json.dump(keys, file)
         environment = {key: value for key, value in os.environ.items()
                        if not key.startswith("PITH_")}
-        return subprocess.run([str(BIN / "pith-sim"), path, *arguments], capture_output=True,
+        return subprocess.run([str(BIN / "pith-sim"), *arguments, path], capture_output=True,
                               text=True, timeout=120, env=environment, check=False)
 
     def found(self, keys, *arguments):

@@ -40,10 +40,12 @@ void add_step_options(CLI::App& app, Options& options) {
   CLI::Option* const compress =
       app.add_option("--compress", options.compress,
                      "a spec as topk or ar-topk:values=bf16, run with random gradients beside the "
-                     "dense\nalgorithms, in all its exchanges; may be given several times");
+                     "dense\nalgorithms, in all its exchanges; may be given several times")
+          ->allow_extra_args(false);
   app.add_option("--densities", options.densities,
                  "that the specs are run with, instead of their own: 0.001,0.01,0.1")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->needs(compress);
   app.add_option("--compute", options.compute_s, "of each step, before its exchange: 20ms")
       ->transform(seconds)
