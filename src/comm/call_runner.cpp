@@ -40,13 +40,14 @@ std::uint64_t begin_timing(const ChoiceLearning&, const Args&) {
   return 0;
 }
 std::uint64_t begin_timing(const ChoiceLearning& learning, const CollectiveArgs& args) {
-  return args.plan.is_timed && learning.wants_time_of(args) ? monotonic_ns() : 0;
+  const bool is_timed = args.plan.is_timed || learning.times_all();
+  return is_timed && learning.wants_time_of(args) ? monotonic_ns() : 0;
 }
 
 template <class Args>
 void end_timing(ChoiceLearning&, const Args&, std::uint64_t) {}
 void end_timing(ChoiceLearning& learning, const CollectiveArgs& args, std::uint64_t begun_ns) {
-  learning.add({args.plan.algorithm, args.plan.variant, args.count * size_of(args.type),
+  learning.add({&learning.algorithm_of(args), args.plan.variant, args.count * size_of(args.type),
                 static_cast<double>(monotonic_ns() - begun_ns) * 1e-9});
 }
 
