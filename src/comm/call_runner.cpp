@@ -40,7 +40,8 @@ std::uint64_t begin_timing(const ChoiceLearning&, const Args&) {
   return 0;
 }
 std::uint64_t begin_timing(const ChoiceLearning& learning, const CollectiveArgs& args) {
-  return args.plan.is_timed && learning.wants_time_of(args) ? monotonic_ns() : 0;
+  const bool is_timed = args.plan.is_timed || learning.times_all();
+  return is_timed && learning.wants_time_of(args) ? monotonic_ns() : 0;
 }
 
 template <class Args>

@@ -40,7 +40,7 @@ ChildCommunicators::Made ChildCommunicators::make(const Expected<Settings>& sett
   auto child = std::make_unique<Communicator>(
       *settings, CommIdentity{who.control, key, members, place_of(members, who.own_member())},
       parent_.links().transport_table());
-  if (!settings->trace.empty()) child->set_trace_prefix(parent_.trace_prefix());
+  child->set_record_paths(parent_.record_paths());
   // Ranks that are threads wait on a variable of the first one, without a cancellation. A rank that
   // is cancelled before that revokes the child.
   ControlGatherer gatherer(*who.control, key, members, at_their_places(who.members, members),

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/log.hpp"
+#include "core/run_together.hpp"
 
 namespace pith {
 
@@ -14,7 +15,7 @@ constexpr std::size_t most_times = 1024;
 }  // namespace
 
 void ChoiceLearning::begin() {
-  if (is_first_ && model_.learns()) times_.reserve(most_times);
+  if (keeps_times()) times_.reserve(most_times);
 }
 
 void ChoiceLearning::add(const CollectiveArgs& args, std::uint64_t begun_ns,
@@ -29,7 +30,7 @@ void ChoiceLearning::add(const CollectiveArgs& args, std::uint64_t begun_ns,
 }
 
 void ChoiceLearning::learn() {
-  if (!is_first_ || !model_.learns()) return;
+  if (!keeps_times()) return;
   taken_.reserve(most_times);
   {
     const std::lock_guard lock(mutex_);
@@ -44,13 +45,22 @@ void ChoiceLearning::learn() {
 }
 
 std::optional<std::string> ChoiceLearning::wanted(const EpochGate& gate) {
-  if (!tuner_) return std::nullopt;
+  if (!tuner_ || !model_.learns()) return std::nullopt;
   const std::uint64_t committed = gate.counts().committed;
   if (committed != committed_) holds_ = std::move(proposed_);
   committed_ = committed;
   proposed_ = tuner_->wanted().save(tuner_->start());
   if (proposed_ == holds_) return std::nullopt;
   return proposed_;
+}
+
+void ChoiceLearning::end() {
+  if (!log_) return;
+  static_cast<void>(without_throwing([&] {
+    learn();
+    log_->end(tuner_.get());
+    return Error();
+  }));
 }
 
 }  // namespace pith

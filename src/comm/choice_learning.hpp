@@ -11,6 +11,7 @@
 
 #include "control/epoch_gate.hpp"
 #include "model/call_time.hpp"
+#include "model/choice_log.hpp"
 #include "model/tuner.hpp"
 
 namespace pith {
@@ -24,6 +25,10 @@ class ChoiceLearning {
   // Before the first call, once the model knows the ranks. A program's first calls, which try the
   // rivals, may all be over before the control thread has its first turn.
   void begin();
+  // Before begin(), at rank 0: choices and times go to this file.
+  void keep_log(const std::string& path, int hosts) {
+    log_ = std::make_unique<ChoiceLog>(path, model_, hosts);
+  }
 
   // --- by the thread that issues calls ---
 
@@ -31,6 +36,8 @@ class ChoiceLearning {
   bool wants_time_of(const CollectiveArgs& args) const {
     return is_first_ && !(args.collective == Collective::broadcast && args.root == 0);
   }
+  // For the log, where nothing is learnt from them.
+  bool times_all() const { return log_ && !model_.learns(); }
   // Times that the control thread is too slow to fetch are dropped. Allocates nothing.
   void add(const CollectiveArgs& args, std::uint64_t begun_ns, std::uint64_t ended_ns);
 
@@ -38,11 +45,20 @@ class ChoiceLearning {
 
   // Learns from the calls of late. May throw where there is no memory.
   void learn();
+  // Writes the log if that is due.
+  void tell(std::uint64_t now_ns) {
+    if (log_) log_->look(tuner_.get(), now_ns);
+  }
   // The parameters that should hold, if other ones do. Asked while no change is open or ahead in
   // the gate.
   std::optional<std::string> wanted(const EpochGate& gate);
 
+  // When no call begins any more and the control thread has left.
+  void end();
+
  private:
+  bool keeps_times() const { return is_first_ && (model_.learns() || log_); }
+
   const Model& model_;
   const bool is_first_;
   std::uint64_t last_ended_ns_ = 0;
@@ -53,6 +69,7 @@ class ChoiceLearning {
   std::unique_ptr<Tuner> tuner_;  // made with the first time
   std::string holds_;             // the parameters
   std::string proposed_;
+  std::unique_ptr<ChoiceLog> log_;
   std::uint64_t committed_ = 0;  // of the gate's counts, when they were proposed
 };
 

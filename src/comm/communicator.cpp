@@ -22,7 +22,7 @@ constexpr std::uint64_t moment_ns = 100'000'000;
 
 Communicator::Communicator(const Settings& settings, CommIdentity who, TransportTable table)
     : who_(std::move(who)),
-      trace_prefix_(settings.trace),
+      record_paths_{settings.trace, settings.explain.log},
       links_(settings, who_.rank, who_.size(), table),
       revocation_(links_, under_way_, recorder_, who_),
       runner_(links_, under_way_, recorder_, revocation_),
@@ -100,7 +100,9 @@ bool Communicator::leave_with_process(std::uint64_t deadline_ns) {
 }
 
 void Communicator::close(const Error& why, std::uint64_t deadline_ns) {
-  if (!std::exchange(closed_, true)) revocation_.close(deadline_ns, why);
+  if (std::exchange(closed_, true)) return;
+  revocation_.close(deadline_ns, why);
+  runner_.learning().end();
 }
 
 void drive_engines(std::span<Engine* const> engines, const std::function<bool()>& done) {

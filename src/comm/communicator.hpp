@@ -24,6 +24,12 @@ namespace pith {
 
 class Streams;
 
+// Begins of the paths of files that tell of a communicator; empty: no such file.
+struct RecordPaths {
+  std::string trace;
+  std::string choices;
+};
+
 class Communicator final : public std::enable_shared_from_this<Communicator> {
  public:
   // Makes a communicator that is not connected yet.
@@ -52,8 +58,8 @@ class Communicator final : public std::enable_shared_from_this<Communicator> {
   // Registers with the control plane, which reports events of its ranks from now on. `process_end`:
   // the communicator also leaves in order when this process ends.
   void join_control_plane(bool process_end);
-  const std::string& trace_prefix() const { return trace_prefix_; }
-  void set_trace_prefix(std::string prefix) { trace_prefix_ = std::move(prefix); }
+  const RecordPaths& record_paths() const { return record_paths_; }
+  void set_record_paths(RecordPaths paths) { record_paths_ = std::move(paths); }
 
   bool is_revoked() const { return revocation_.is_revoked(); }
   Error error() { return revocation_.error(); }
@@ -78,7 +84,7 @@ class Communicator final : public std::enable_shared_from_this<Communicator> {
   void close(const Error& why, std::uint64_t deadline_ns);
 
   const CommIdentity who_;
-  std::string trace_prefix_;
+  RecordPaths record_paths_;
   Links links_;
   CallsUnderWay under_way_;
   CallRecorder recorder_;

@@ -20,6 +20,7 @@ std::optional<Stall> ControlEvents::look(std::uint64_t now_ns) {
   // Without memory nothing is learnt for now.
   static_cast<void>(without_throwing([&] {
     learning_.learn();
+    learning_.tell(now_ns);
     return Error();
   }));
   const bool revoked = revocation_.is_revoked();

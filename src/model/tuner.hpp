@@ -28,6 +28,23 @@
 
 namespace pith {
 
+// What a cell has learnt.
+struct TunedCell {
+  struct Tried {
+    Choices::Plan plan = 0;
+    std::size_t samples = 0;
+    double median_s = 0;  // at the largest size of the class
+    double doubt = 0;     // of its logarithm
+  };
+
+  Collective collective = Collective::allreduce;
+  SizeClass size{0};
+  Choices::Plan chosen = 0;
+  bool settled = false;  // no rival is tried now
+  std::uint64_t timed_calls = 0;
+  std::vector<Tried> tried;  // where there are times
+};
+
 class Tuner {
  public:
   explicit Tuner(const Model& model);
@@ -38,6 +55,7 @@ class Tuner {
   const Choices& start() const { return start_; }
   // What messages cost, as far as is known.
   const LinkCost& link() const { return link_; }
+  std::vector<TunedCell> cells() const;  // tuned_cells.cpp
   // Changes of choices since it was called last, a line for each, with the times that are their
   // reason.
   std::vector<std::string> take_reasons() { return std::exchange(reasons_, {}); }

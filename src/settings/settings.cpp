@@ -48,6 +48,11 @@ Error set_integer(std::string_view name, const std::string& text, Integer least,
   return {};
 }
 
+Error keep(const std::string& text, std::string& out) {
+  out = text;
+  return {};
+}
+
 Error set_flag(std::string_view name, const std::string& text, bool& out) {
   if (text != "0" && text != "1") return bad_value(name, text, "0 or 1");
   out = text == "1";
@@ -130,10 +135,7 @@ constexpr std::array table{
     SettingInfo{"ALGO", Scope::agreed,
                 "algorithms to use: collective:name[,...], or a name alone for all that have it",
                 [](const Settings& s) { return s.algo; },
-                [](Settings& s, const std::string& text) {
-                  s.algo = text;
-                  return Error();
-                }},
+                [](Settings& s, const std::string& text) { return keep(text, s.algo); }},
     SettingInfo{
         "TRANSPORT", Scope::agreed,
         "transports to use, of those that pith-info --transports lists, best first; or ^ and those "
@@ -183,10 +185,16 @@ constexpr std::array table{
         "1: calls are timed, and choices follow; 0: they stay, as with PITH_DETERMINISTIC",
         [](const Settings& s) { return flag(s.learn); },
         [](Settings& s, const std::string& text) { return set_flag("LEARN", text, s.learn); }},
-    SettingInfo{
-        "EXPLAIN", Scope::local, "1: rank 0 logs every choice that changes, and why",
-        [](const Settings& s) { return flag(s.explain); },
-        [](Settings& s, const std::string& text) { return set_flag("EXPLAIN", text, s.explain); }},
+    SettingInfo{"EXPLAIN", Scope::local, "1: rank 0 logs every choice that changes, and why",
+                [](const Settings& s) { return flag(s.explain.changes); },
+                [](Settings& s, const std::string& text) {
+                  return set_flag("EXPLAIN", text, s.explain.changes);
+                }},
+    SettingInfo{"EXPLAIN_LOG", Scope::local,
+                "file that rank 0 replaces once a second, for pith-explain --log: what is chosen, "
+                "and the times of blocking calls",
+                [](const Settings& s) { return s.explain.log; },
+                [](Settings& s, const std::string& text) { return keep(text, s.explain.log); }},
     SettingInfo{"COPY_BYTES", Scope::local,
                 "private memory from this size on is copied between processes; 0: never",
                 [](const Settings& s) { return std::to_string(s.copy_bytes); },
@@ -238,10 +246,7 @@ constexpr std::array table{
     SettingInfo{"HOST_ID", Scope::local,
                 "ranks whose ids differ count as on other hosts: they share no memory",
                 [](const Settings& s) { return s.host_id; },
-                [](Settings& s, const std::string& text) {
-                  s.host_id = text;
-                  return Error();
-                }},
+                [](Settings& s, const std::string& text) { return keep(text, s.host_id); }},
     SettingInfo{"IFNAME", Scope::local,
                 "network interfaces: prefixes, or =names; ^ before the list: all others",
                 [](const Settings& s) { return s.ifname; },
@@ -283,16 +288,10 @@ constexpr std::array table{
     SettingInfo{"SECRET", Scope::local,
                 "what only this job's ranks know, when started by torchrun, srun or by hand",
                 [](const Settings& s) { return veil(s.secret); },
-                [](Settings& s, const std::string& text) {
-                  s.secret = text;
-                  return Error();
-                }},
+                [](Settings& s, const std::string& text) { return keep(text, s.secret); }},
     SettingInfo{"SECRET_FILE", Scope::local, "file that holds the secret, instead of SECRET",
                 [](const Settings& s) { return s.secret_file; },
-                [](Settings& s, const std::string& text) {
-                  s.secret_file = text;
-                  return Error();
-                }},
+                [](Settings& s, const std::string& text) { return keep(text, s.secret_file); }},
     SettingInfo{"LAUNCHER", Scope::local,
                 "whose variables say which rank this is, where several launchers' are there and "
                 "disagree: torchrun, openmpi, mpich or srun",
@@ -350,47 +349,31 @@ constexpr std::array table{
     SettingInfo{"TRACE", Scope::local,
                 "begin of the paths of files that record each rank's steps, for pith-trace",
                 [](const Settings& s) { return s.trace; },
-                [](Settings& s, const std::string& text) {
-                  s.trace = text;
-                  return Error();
-                }},
+                [](Settings& s, const std::string& text) { return keep(text, s.trace); }},
     SettingInfo{"COMPRESS", Scope::agreed,
                 "libnccl.so.2: compressor of large sums, as ar-topk:density=0.01,min=1MiB",
                 [](const Settings& s) { return s.compress; },
-                [](Settings& s, const std::string& text) {
-                  s.compress = text;
-                  return Error();
-                }},
+                [](Settings& s, const std::string& text) { return keep(text, s.compress); }},
     SettingInfo{"COMPRESS_COMM", Scope::agreed,
                 "libnccl.so.2: communicators that are compressed: world, or a pattern on names",
                 [](const Settings& s) { return s.compress_comm; },
-                [](Settings& s, const std::string& text) {
-                  s.compress_comm = text;
-                  return Error();
-                }},
-    SettingInfo{"NCCL_FALLBACK", Scope::local,
-                "libnccl.so.2: path of NVIDIA's, for collectives that Pith does not speed up",
-                [](const Settings& s) { return s.fallback.library; },
-                [](Settings& s, const std::string& text) {
-                  s.fallback.library = text;
-                  return Error();
-                }},
-    SettingInfo{"NCCL_FALLBACK_FOR", Scope::agreed,
-                "auto: device memory that is not compressed; or only of some collectives, as "
-                "broadcast,allgather; host memory stays here",
-                [](const Settings& s) { return s.fallback.for_calls; },
-                [](Settings& s, const std::string& text) {
-                  s.fallback.for_calls = text;
-                  return Error();
-                }},
+                [](Settings& s, const std::string& text) { return keep(text, s.compress_comm); }},
+    SettingInfo{
+        "NCCL_FALLBACK", Scope::local,
+        "libnccl.so.2: path of NVIDIA's, for collectives that Pith does not speed up",
+        [](const Settings& s) { return s.fallback.library; },
+        [](Settings& s, const std::string& text) { return keep(text, s.fallback.library); }},
+    SettingInfo{
+        "NCCL_FALLBACK_FOR", Scope::agreed,
+        "auto: device memory that is not compressed; or only of some collectives, as "
+        "broadcast,allgather; host memory stays here",
+        [](const Settings& s) { return s.fallback.for_calls; },
+        [](Settings& s, const std::string& text) { return keep(text, s.fallback.for_calls); }},
     SettingInfo{"NCCL_FALLBACK_LINES", Scope::agreed,
                 "libnccl.so.2: microseconds and GB/s of a message by Pith, then by NVIDIA's, as "
                 "20:10,15:22: auto then sends there what the model says is faster there",
                 [](const Settings& s) { return s.fallback.lines; },
-                [](Settings& s, const std::string& text) {
-                  s.fallback.lines = text;
-                  return Error();
-                }},
+                [](Settings& s, const std::string& text) { return keep(text, s.fallback.lines); }},
 };
 
 struct Defaults {

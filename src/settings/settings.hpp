@@ -31,7 +31,10 @@ struct Settings {
   std::string order = "topology";
   bool deterministic = false;
   bool learn = true;
-  bool explain = false;
+  struct Explain {
+    bool changes = false;
+    std::string log;  // path; empty: none
+  } explain;
   std::string host;           // empty: by ifname and socket_family
   std::string host_id;        // not empty: only ranks with an equal one share memory
   std::string ifname;         // NCCL's syntax; empty: no preference

@@ -111,20 +111,21 @@ RankOrder order_of_threads(const std::vector<std::string>& all, const Settings& 
   return order_by_locality(ranks, one);
 }
 
-// A process can make several communicators from ids, whose trace files would have equal names.
-// Those of the first id keep the plain prefix; for others the root's address is added.
-class TracePaths {
+// A process can make several communicators from ids, whose files would have equal names. Those of
+// the first id keep the plain prefix; for others the root's address is added.
+class RecordNames {
  public:
   std::string prefix_of(const std::string& prefix, const std::string& met_at) {
     const std::lock_guard lock(mutex_);
     if (!first_) first_ = met_at;
-    return met_at == *first_ ? prefix : fmt::format("{}.at-{}", prefix, met_at);
+    if (prefix.empty() || met_at == *first_) return prefix;
+    return fmt::format("{}.at-{}", prefix, met_at);
   }
+  // The prefix for the first that asks, with a number for others. `rank`: who asks.
   std::string take(const std::string& prefix, int rank) {
     const std::lock_guard lock(mutex_);
     const int nth = ++taken_[{prefix, rank}];
-    const std::string number = nth == 1 ? "" : fmt::format(".{}", nth);
-    return fmt::format("{}{}.rank{}.jsonl", prefix, number, rank);
+    return nth == 1 ? prefix : fmt::format("{}.{}", prefix, nth);
   }
 
  private:
@@ -133,13 +134,20 @@ class TracePaths {
   std::map<std::pair<std::string, int>, int> taken_;
 };
 
-// Trace files of children carry the key, as their ranks are numbered from 0 again.
-void begin_trace(Communicator& made) {
-  if (made.trace_prefix().empty()) return;
+// Files of children carry the key, as their ranks are numbered from 0 again.
+void begin_records(Communicator& made) {
   const CommKey key = made.identity().key;
   const std::string child = key == job_key ? "" : fmt::format(".comm-{:016x}", key);
-  made.links().begin_trace(
-      PerProcess<TracePaths>::get().take(made.trace_prefix() + child, made.rank()));
+  const auto [trace, choices] = made.record_paths();
+  RecordNames& names = PerProcess<RecordNames>::get();
+  if (!trace.empty()) {
+    made.links().begin_trace(
+        fmt::format("{}.rank{}.jsonl", names.take(trace + child, made.rank()), made.rank()));
+  }
+  if (choices.empty() || made.rank() != 0) return;
+  constexpr int of_choices = -1;
+  made.calls().learning().keep_log(names.take(choices + child, of_choices),
+                                   made.links().hosts().count());
 }
 
 // All ranks are threads of this process and share `hub`.
@@ -155,7 +163,7 @@ void join(Communicator& made, std::shared_ptr<LocalHub> hub, RankOrder order) {
   links.transports().add(std::move(local));
   links.set_views(true, true);
   links.set_one_process();
-  begin_trace(made);
+  begin_records(made);
   made.join_control_plane(false);
 }
 
@@ -236,9 +244,9 @@ Expected<std::unique_ptr<Communicator>> make_communicator(
   auto made = std::make_unique<Communicator>(
       settings, CommIdentity{*control, job_key, all_ranks(ranks), rank}, table);
   ControlNode& node = **control;
-  if (!settings.trace.empty()) {
-    made->set_trace_prefix(PerProcess<TracePaths>::get().prefix_of(settings.trace, id.address));
-  }
+  RecordNames& names = PerProcess<RecordNames>::get();
+  made->set_record_paths({names.prefix_of(settings.trace, id.address),
+                          names.prefix_of(settings.explain.log, id.address)});
   bootstrap->listen_to([&node] { return node.plane().revocation_of(job_key); });
   const Error failed = without_throwing([&] { return connect(*made, *bootstrap, settings, log); });
   if (!failed) return made;
@@ -285,7 +293,7 @@ Error connect(Communicator& made, Gatherer& gatherer, const Settings& settings, 
     };
     links.transports().add(std::move(transport));
   }
-  begin_trace(made);
+  begin_records(made);
   made.join_control_plane(true);
   log.phase("all ready");
   log.ends(setup.summary());

@@ -222,11 +222,12 @@ TEST_CASE("several splits of one communicator in a group", "[groups][threads]") 
   }
 }
 
-TEST_CASE("every communicator has trace files of its own", "[groups]") {
+TEST_CASE("every communicator has files of its own", "[groups]") {
   char folder[] = "/tmp/pith_trace_XXXXXX";
   REQUIRE(mkdtemp(folder) != nullptr);
   Setup setup;
-  setup.environment = {{"PITH_TRACE", std::string(folder) + "/t"}};
+  setup.environment = {{"PITH_TRACE", std::string(folder) + "/t"},
+                       {"PITH_EXPLAIN_LOG", std::string(folder) + "/choices"}};
   CHECK(run(4, setup, communicators_of_ids) == "");
   std::size_t files = 0;
   for (const auto& file : std::filesystem::directory_iterator(folder)) {
@@ -234,7 +235,7 @@ TEST_CASE("every communicator has trace files of its own", "[groups]") {
     CHECK(file.file_size() > 0);
     ++files;
   }
-  CHECK(files == 8);
+  CHECK(files == 8 + 3);  // traces of every rank, choices of rank 0
   std::filesystem::remove_all(folder);
 }
 

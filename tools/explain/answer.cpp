@@ -16,15 +16,6 @@ using namespace pith;
 
 namespace {
 
-std::string why_closed(const Algorithm& algorithm, const Shape& shape) {
-  if (serves(algorithm, shape)) return "";
-  if (shape.ranks > algorithm.ranks_max) {
-    return fmt::format("serves at most {} ranks", algorithm.ranks_max);
-  }
-  return algorithm.needs_hosts ? "needs hosts with several ranks, each as many"
-                               : "sends the vector as one message, which is too long";
-}
-
 std::vector<Candidate> dense_candidates(const Question& question, const Model& model,
                                         std::size_t bytes) {
   const Shape shape = model.shape(bytes);
@@ -34,7 +25,7 @@ std::vector<Candidate> dense_candidates(const Question& question, const Model& m
     Candidate candidate;
     candidate.name = algorithm.name;
     candidate.exchange_s = cost_on(question.link, algorithm, shape);
-    candidate.closed = why_closed(algorithm, shape);
+    if (!serves(algorithm, shape)) candidate.closed = why_not_serving(algorithm, shape.ranks);
     found.push_back(std::move(candidate));
   }
   return found;
@@ -97,6 +88,14 @@ void add_compressed(const Question& question, const Model& model, Answer& answer
 }
 
 }  // namespace
+
+std::string why_not_serving(const Algorithm& algorithm, int ranks) {
+  if (ranks > algorithm.ranks_max) {
+    return fmt::format("serves at most {} ranks", algorithm.ranks_max);
+  }
+  return algorithm.needs_hosts ? "needs hosts with several ranks, each as many"
+                               : "sends the vector as one message, which is too long";
+}
 
 double Answer::regret() const {
   const double least = cheapest().seconds();

@@ -42,6 +42,9 @@ struct Answer {
 pith::Expected<std::unique_ptr<pith::Model>> model_of(const Question& question);
 Answer answer(const Question& question, const pith::Model& model);
 
+// Why the algorithm cannot make calls of that many ranks here.
+std::string why_not_serving(const pith::Algorithm& algorithm, int ranks);
+
 // The ways to carry out a compressed call by the question's spec; `takes` says which one it is.
 std::vector<Candidate> compressed_forms(const Question& question, const pith::Model& model,
                                         std::string& takes);

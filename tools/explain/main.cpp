@@ -2,9 +2,11 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cmath>
 
 #include "answer.hpp"
+#include "follow.hpp"
 #include "report.hpp"
 #include "tools/files.hpp"
 
@@ -23,6 +25,7 @@ struct Options {
   int ranks = 8;
   int hosts = 1;
   std::string link;
+  std::string links;
   double alpha = NAN;  // not given
   double beta = NAN;
   double gamma = NAN;
@@ -32,7 +35,18 @@ struct Options {
   std::string compress;
   std::string svg;
   bool json = false;
+  std::string log;
+  bool follow = false;
 };
+
+void add_log_options(CLI::App& app, Options& options) {
+  CLI::Option* const log =
+      app.add_option("--log", options.log,
+                     "instead of all this, what a job has measured and chosen: the file that its\n"
+                     "PITH_EXPLAIN_LOG names");
+  app.add_flag("--follow", options.follow, "prints it anew as the job replaces it, until its end")
+      ->needs(log);
+}
 
 void add_options(CLI::App& app, Options& options) {
   const CLI::AsNumberWithUnit seconds(
@@ -47,6 +61,10 @@ void add_options(CLI::App& app, Options& options) {
       ->capture_default_str();
   app.add_option("--link", options.link,
                  "shm, 10g (default), 1g or 100m, and perhaps a delay: 1g,+5ms");
+  app.add_option("--links", options.links,
+                 "measured ones instead, as saved by pith-info --links --save FILE: between hosts\n"
+                 "the slowest")
+      ->excludes("--link");
   app.add_option("--alpha", options.alpha, "a message's latency, instead of the link's: 10us")
       ->transform(seconds)
       ->check(CLI::NonNegativeNumber);
@@ -61,14 +79,24 @@ void add_options(CLI::App& app, Options& options) {
   app.add_option("--compress", options.compress, "a spec as topk:density=0.01: its forms, too");
   app.add_option("--svg", options.svg, "writes a picture of cost by size to this file");
   app.add_flag("--json", options.json, "prints JSON instead of text");
+  add_log_options(app, options);
 }
 
 Error wrong(std::string_view flag, std::string_view value, std::string_view expected) {
   return {Code::invalid_argument, fmt::format("{} is {}, expected {}", flag, value, expected)};
 }
 
+Expected<Link> link_of(const Options& options) {
+  if (options.links.empty()) {
+    return parse_link("--link", options.link.empty() ? "10g" : options.link);
+  }
+  const Expected<std::string> text = pith_tools::read_file(options.links);
+  if (!text) return text.error();
+  return saved_link(*text, options.links, options.hosts, options.devices);
+}
+
 Error read_link(const Options& options, Question& question) {
-  const Expected<Link> link = parse_link("--link", options.link.empty() ? "10g" : options.link);
+  const Expected<Link> link = link_of(options);
   if (!link) return link.error();
   question.link = link->cost;
   question.views = options.views || link->shared_memory;
@@ -128,6 +156,9 @@ Error write(const std::string& path, const std::string& content) {
 }
 
 Error run(const Options& options) {
+  if (!options.log.empty()) {
+    return options.follow ? follow_choices(options.log) : show_choices(options.log);
+  }
   Question question;
   if (Error error = read(options, question)) return error;
   const auto model = model_of(question);
@@ -164,7 +195,11 @@ int main(int argc, char** argv) {
   Options options;
   add_options(app, options);
   CLI11_PARSE(app, argc, argv);
-  const Error error = run(options);
+  const auto given = std::ranges::count_if(
+      app.get_options(), [](const CLI::Option* option) { return option->count() > 0; });
+  const Error error = !options.log.empty() && given > (options.follow ? 2 : 1)
+                          ? wrong("--log", options.log, "no other flag with it but --follow")
+                          : run(options);
   if (error) fmt::print(stderr, "pith-explain: {}\n", error.message());
   return error ? 1 : 0;
 }

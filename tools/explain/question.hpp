@@ -21,6 +21,11 @@ struct Link {
 // `shm`, `10g`, `1g` or `100m`; a delay may follow, as in `1g,+5ms`. `flag` is named in errors.
 pith::Expected<Link> parse_link(std::string_view flag, const std::string& text);
 
+// What `pith-info --links --save` has measured: between several hosts the slowest path, else views
+// or messages inside a host. `text`: the file's, `name`: its, for messages.
+pith::Expected<Link> saved_link(const std::string& text, const std::string& name, int hosts,
+                                bool devices);
+
 // `64`, `64K`, `4M`, `4MiB`: powers of 1024.
 pith::Expected<std::size_t> parse_size(std::string_view flag, const std::string& text);
 

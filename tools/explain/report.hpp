@@ -17,7 +17,10 @@ struct SizedAnswer {
 std::string name_of_size(double bytes);    // "4M", "1000"
 std::string name_of_time(double seconds);  // "12.3 us"
 
-// The call, the ranks and the link.
+std::string times_as_dear(double ratio);  // "1.37 times as dear as the cheapest"
+
+std::string place_and_link(const Question& question);
+// The same with the call.
 std::string heading(const Question& question);
 // Every candidate with its cost, and why it is not taken.
 std::string text(const Question& question, const Answer& answer);

@@ -7,14 +7,14 @@
 
 namespace pith_explain {
 
-namespace {
-
-// "1.37 times as dear as the cheapest", with digits enough to tell it from one.
+// With digits enough to tell it from one.
 std::string times_as_dear(double ratio) {
   if (ratio < 1.001) return "as dear as the cheapest";
   return ratio < 10 ? fmt::format("{:.3g} times as dear as the cheapest", ratio)
                     : fmt::format("{:.0f} times as dear as the cheapest", ratio);
 }
+
+namespace {
 
 std::string remark(const Answer& answer, const Candidate& candidate) {
   const bool cheapest = &candidate == &answer.cheapest();
@@ -81,10 +81,13 @@ std::string name_of_time(double seconds) {
 }
 
 std::string heading(const Question& question) {
+  return fmt::format("{} of {}", name_of(question.collective), place_and_link(question));
+}
+
+std::string place_and_link(const Question& question) {
   const pith::LinkCost& link = question.link;
   std::string line =
-      fmt::format("{} of {} ranks on {}; a message {}, a byte {}, reducing one {}",
-                  name_of(question.collective), question.ranks,
+      fmt::format("{} ranks on {}; a message {}, a byte {}, reducing one {}", question.ranks,
                   question.hosts == 1 ? "1 host" : fmt::format("{} hosts", question.hosts),
                   name_of_time(link.alpha), name_of_time(link.beta), name_of_time(link.gamma));
   if (question.views) line += "; views (but costs are those of messages)";

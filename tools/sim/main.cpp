@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include "outcome.hpp"
+#include "steps.hpp"
 #include "tools/explain/report.hpp"
 #include "tools/files.hpp"
 #include "tools/trace/picture.hpp"
@@ -25,8 +26,33 @@ struct Options {
   std::vector<std::string> only;
   std::string trace;
   std::string traced;  // empty: what the library takes
+  std::string svg;
+  std::vector<std::string> compress;
+  std::vector<double> densities;
+  double compute_s = 0;
   bool json = false;
 };
+
+// A what-if of training steps, whose options go together.
+void add_step_options(CLI::App& app, Options& options) {
+  const CLI::AsNumberWithUnit seconds(
+      std::map<std::string, double>{{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}});
+  CLI::Option* const compress =
+      app.add_option("--compress", options.compress,
+                     "a spec as topk or ar-topk:values=bf16, run with random gradients beside the "
+                     "dense\nalgorithms, in all its exchanges; may be given several times")
+          ->allow_extra_args(false);
+  app.add_option("--densities", options.densities,
+                 "that the specs are run with, instead of their own: 0.001,0.01,0.1")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->needs(compress);
+  app.add_option("--compute", options.compute_s, "of each step, before its exchange: 20ms")
+      ->transform(seconds)
+      ->check(CLI::NonNegativeNumber)
+      ->needs(compress);
+  for (const char* const other : {"--only", "--trace", "--traced"}) compress->excludes(other);
+}
 
 void add_options(CLI::App& app, Options& options) {
   app.add_option("cluster", options.cluster,
@@ -43,6 +69,9 @@ void add_options(CLI::App& app, Options& options) {
       ->delimiter(',');
   app.add_option("--trace", options.trace, "writes a Chrome/Perfetto trace of one call");
   app.add_option("--traced", options.traced, "by this algorithm, else by the one taken");
+  app.add_option("--svg", options.svg,
+                 "writes a picture of time by size, or by density, to this file");
+  add_step_options(app, options);
   app.add_flag("--json", options.json, "prints JSON instead of text");
 }
 
@@ -120,6 +149,35 @@ void print(const Options& options, const Question& question, const std::vector<O
   }
 }
 
+Error write_picture(const Options& options, const std::string& picture) {
+  if (pith_tools::write_file(options.svg, picture)) return {};
+  return {Code::system, fmt::format("--svg is {}, which cannot be written", options.svg)};
+}
+
+Error run_steps(const Options& options, const Cluster& cluster, const Sizes& sizes) {
+  const StepQuestion question{options.compress, options.densities, options.compute_s};
+  if (options.collective != "allreduce") {
+    return wrong("--collective", options.collective, "allreduce with --compress");
+  }
+  if (Error error = check(question)) return error;
+  std::vector<StepOutcome> outcomes;
+  for (const std::size_t bytes : pith_explain::doubled(sizes)) {
+    const auto outcome = simulate_steps(cluster, question, bytes);
+    if (!outcome) return outcome.error();
+    outcomes.push_back(*outcome);
+  }
+  fmt::print("{}",
+             options.json ? json(cluster, question, outcomes) : text(cluster, question, outcomes));
+  if (options.svg.empty()) return {};
+  return write_picture(options, svg(cluster, question, outcomes));
+}
+
+// A picture needs several points on its axis.
+Error check_picture(const Options& options, const Sizes& sizes) {
+  if (options.svg.empty() || sizes.low != sizes.high || options.densities.size() > 1) return {};
+  return wrong("--bytes", options.bytes, "two sizes as 64:4M, or several --densities, with --svg");
+}
+
 Error run(const Options& options) {
   const Expected<Cluster> cluster = cluster_of(options);
   if (!cluster) return cluster.error();
@@ -127,6 +185,8 @@ Error run(const Options& options) {
   if (!collective) return collective.error();
   const Expected<Sizes> sizes = sizes_of(options);
   if (!sizes) return sizes.error();
+  if (Error error = check_picture(options, *sizes)) return error;
+  if (!options.compress.empty()) return run_steps(options, *cluster, *sizes);
   if (Error error = check_names("--only", options.only, *collective)) return error;
   if (Error error = check_traced(options, *cluster, *collective)) return error;
   if (!options.trace.empty() && sizes->low != sizes->high) {
@@ -141,6 +201,9 @@ Error run(const Options& options) {
   }
   const Question question = question_of(*cluster, *collective, sizes->low);
   print(options, question, outcomes);
+  if (!options.svg.empty()) {
+    if (Error error = write_picture(options, svg(question, outcomes))) return error;
+  }
   if (options.trace.empty()) return {};
   const std::string& taken = outcomes.front().takes().name;
   return write_trace(options, *cluster, question, options.traced.empty() ? taken : options.traced);

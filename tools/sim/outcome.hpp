@@ -38,6 +38,8 @@ pith::Expected<Outcome> simulate(const Cluster& cluster, const pith_explain::Que
 
 std::string text(const pith_explain::Question& question, const Outcome& outcome);
 std::string table(const std::vector<Outcome>& outcomes);
+// Time by size, a line for every algorithm; dots mark what the library takes.
+std::string svg(const pith_explain::Question& question, const std::vector<Outcome>& outcomes);
 std::string json(const pith_explain::Question& question, const std::vector<Outcome>& outcomes);
 
 }  // namespace pith_sim

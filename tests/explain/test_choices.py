@@ -1,0 +1,235 @@
+#!/usr/bin/env python3
+"""pith-explain --log on what a real run has recorded, and on made-up records; --links.
+Usage: ... BIN_FOLDER"""
+import copy
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BIN = pathlib.Path(sys.argv.pop(1)).resolve()
+
+
+def clean(variables):
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("PITH_")}
+    return {**kept, **variables}
+
+
+def run(program, *arguments, **variables):
+    return subprocess.run([str(BIN / program), *arguments], capture_output=True, text=True,
+                          timeout=120, env=clean(variables), check=False)
+
+
+RECORD = {
+    "format": "pith choices 1", "ended": False, "written_unix_s": 1000, "ranks": 4, "hosts": 1,
+    "learns": True, "views": True, "oversubscribed": False, "devices": False,
+    "link": {"alpha_s": 1e-6, "beta_s_per_byte": 1e-10, "gamma_s_per_byte": 2e-10,
+             "message_s": 1e-7},
+    "chunk_bytes": 65536, "lanes": 4,
+    "cells": [{
+        "collective": "allreduce", "bytes": 65536, "timed_calls": 90, "forced": False,
+        "chosen": {"algorithm": "ring", "variant": ""},
+        "rivals": [{"algorithm": "ring", "variant": "in long chunks"}],
+        "candidates": [
+            {"algorithm": "two_shot", "variant": "", "predicted_s": 1e-5, "samples": 12,
+             "median_s": 3e-5, "doubt": 0.02},
+            {"algorithm": "ring", "variant": "", "predicted_s": 1.5e-5, "samples": 40,
+             "median_s": 2.2e-5, "doubt": 0.01},
+            {"algorithm": "rabenseifner", "variant": "", "predicted_s": 2e-5, "samples": 9,
+             "median_s": 2e-5, "doubt": 0.09},
+            {"algorithm": "double_tree", "variant": "", "predicted_s": 7e-5},
+            {"algorithm": "hierarchical", "variant": "", "serves": False},
+            {"algorithm": "ring", "variant": "in long chunks", "predicted_s": 1.4e-5}]}]}
+
+
+class Recorded(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = f"{folder.name}/choices.json"
+
+    def write(self, text):
+        with open(self.path, "w", encoding="utf-8") as file:
+            file.write(text)
+
+    def said(self, record):
+        self.write(json.dumps(record))
+        done = run("pith-explain", "--log", self.path)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def test_every_way_and_why(self):
+        said = self.said(RECORD)
+        for line in (r"  rabenseifner +20\.00 us +20\.00 us +9\.4 % +9  10\.0 % faster than what "
+                     "is taken, which may be chance",
+                     r"\* ring +15\.00 us +22\.00 us +1\.0 % +40  taken",
+                     r"  two_shot .* 36\.4 % slower than what is taken",
+                     r"  ring in long chunks +14\.00 us +-  +is to be tried",
+                     r"  double_tree .* not tried: predicted 7 times as dear as the cheapest",
+                     r"  hierarchical +- .* needs hosts with several ranks, each as many",
+                     r"Measured regret of ring: 10\.0 %",
+                     r"allreduce of up to 64K bytes, 90 calls timed"):
+            self.assertRegex(said, f"(?m)^{line}$")
+        self.assertIn("learns from times (PITH_LEARN); written ", said)
+        names = re.findall(r"(?m)^[* ] (\w[\w ]*?) +(?:[\d.]+ us|-) ", said)
+        self.assertEqual(names, ["rabenseifner", "ring", "two_shot", "ring in long chunks",
+                                 "double_tree", "hierarchical"])
+
+    def test_why_nothing_is_tried(self):
+        record = copy.deepcopy(RECORD)
+        record["learns"] = False
+        self.assertRegex(self.said(record),
+                         "double_tree .* not tried: without PITH_LEARN nothing is")
+        record["cells"][0]["forced"] = True
+        said = self.said(record)
+        self.assertRegex(said, "double_tree .* not tried: PITH_ALGO names another")
+        self.assertRegex(said, r"\* ring .* taken as PITH_ALGO says")
+        for key in ("samples", "median_s", "doubt"):
+            del record["cells"][0]["candidates"][1][key]
+        self.assertIn("What is taken has not been measured yet.", self.said(record))
+        record["cells"] = []
+        self.assertIn("No call has been measured yet.", self.said(record))
+
+    def test_bad_files(self):
+        def broken(change):
+            record = copy.deepcopy(RECORD)
+            change(record)
+            return json.dumps(record)
+
+        cell = lambda record: record["cells"][0]
+        for text, said in (
+                ("ring is best", "not a JSON object"),
+                ("[]", "not a JSON object"),
+                ('{"ranks": 2}', 'its "format" is not "pith choices 1"'),
+                (json.dumps(RECORD)[:-20], "not a JSON object"),
+                (broken(lambda r: r.pop("cells")), "key 'cells' not found"),
+                (broken(lambda r: r.update(ranks="two")), "type must be number"),
+                (broken(lambda r: cell(r).update(chosen={"algorithm": "x", "variant": ""})),
+                 "what is chosen or tried is no candidate"),
+                (broken(lambda r: cell(r)["candidates"][0].update(median_s=0)),
+                 "a time is not above 0")):
+            self.write(text)
+            for more in ([], ["--follow"]):
+                done = run("pith-explain", "--log", self.path, *more)
+                self.assertEqual(done.returncode, 1, text)
+                self.assertIn(f"pith-explain: {self.path} is no record of choices: ", done.stderr)
+                self.assertIn(said, done.stderr)
+        missing = run("pith-explain", "--log", f"{self.path}.none")
+        self.assertEqual(missing.returncode, 1)
+        self.assertIn("cannot be read", missing.stderr)
+        both = run("pith-explain", "--log", self.path, "--follow", "--json")
+        self.assertIn("expected no other flag with it but --follow", both.stderr)
+        self.assertNotEqual(run("pith-explain", "--follow").returncode, 0)
+
+
+@unittest.skipUnless((BIN / "all_reduce_perf").exists(), "all_reduce_perf was not built")
+class Running(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = f"{folder.name}/choices.json"
+
+    def call(self, iterations, **variables):
+        done = run("all_reduce_perf", "--ranks", "2", "-b", "16K", "-e", "16K", "-n",
+                   str(iterations), "-c", "0", PITH_EXPLAIN_LOG=self.path, **variables)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("PITH_EXPLAIN_LOG", done.stderr)
+
+    def record(self):
+        with open(self.path, encoding="utf-8") as file:
+            return json.load(file)
+
+    def cell(self):
+        record = self.record()
+        self.assertEqual((record["ranks"], record["hosts"], record["ended"]), (2, 1, True))
+        return next(one for one in record["cells"]
+                    if (one["collective"], one["bytes"]) == ("allreduce", 16384))
+
+    def test_a_job_that_learns(self):
+        watching = subprocess.Popen([str(BIN / "pith-explain"), "--log", self.path, "--follow"],
+                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                    env=clean({}))
+        self.addCleanup(watching.kill)
+        self.call(600, PITH_LEARN="1")
+        seen, errors = watching.communicate(timeout=30)
+        self.assertEqual(watching.returncode, 0, errors)
+        cell = self.cell()
+        self.assertTrue(self.record()["learns"])
+        measured = [one for one in cell["candidates"] if "median_s" in one]
+        self.assertGreaterEqual(len(measured), 2)  # rivals had their turns
+        self.assertGreaterEqual(cell["timed_calls"], sum(one["samples"] for one in measured))
+        for one in measured:
+            self.assertGreater(one["predicted_s"], 0)
+            self.assertLess(one["median_s"], 1)
+        said = run("pith-explain", "--log", self.path).stdout
+        self.assertRegex(said, r"(?m)^\* " + re.escape(cell["chosen"]["algorithm"]))
+        self.assertRegex(said, r"Measured regret: [\d.]+ % in the geometric mean")
+        self.assertRegex(seen, r"written \d+ s ago, when the communicator ended")
+
+    def test_a_job_that_does_not(self):
+        self.call(50)
+        cell = self.cell()
+        self.assertFalse(self.record()["learns"])
+        measured = [one for one in cell["candidates"] if "median_s" in one]
+        self.assertEqual([one["algorithm"] for one in measured], [cell["chosen"]["algorithm"]])
+        self.call(50, PITH_ALGO="allreduce:recursive_doubling")
+        self.assertEqual(self.cell()["chosen"]["algorithm"], "recursive_doubling")
+        self.assertTrue(self.cell()["forced"])
+
+    def test_a_file_that_cannot_be_written(self):
+        done = run("all_reduce_perf", "--ranks", "2", "-b", "1K", "-e", "1K", "-n", "20", "-c", "0",
+                   PITH_EXPLAIN_LOG="/nowhere/choices")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stderr.count("PITH_EXPLAIN_LOG: /nowhere/choices"), 1, done.stderr)
+
+
+class SavedLinks(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = f"{folder.name}/links"
+
+    def explained(self, text, *arguments):
+        with open(self.path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return run("pith-explain", "--json", "--links", self.path, *arguments)
+
+    def test_the_measured_link_is_taken(self):
+        text = ("pith links 1\nviews 2e-07 0.01 1e-10 0.02\nmessages 3e-06 0.01 2e-10 0.02\n"
+                "reduce/host 1e-07 0.1 5e-11 0.1\npath/0 2e-05 0.1 1e-09 0.1\n"
+                "path/2 1e-05 0.1 3e-09 0.1\n")
+        for hosts, alpha, beta, views in (("1", 2e-7, 1e-10, True), ("4", 2e-5, 3e-9, False)):
+            done = self.explained(text, "--hosts", hosts)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            found = json.loads(done.stdout)
+            self.assertAlmostEqual(found["alpha_s"], alpha, delta=1e-3 * alpha)
+            self.assertAlmostEqual(found["beta_s_per_byte"], beta, delta=1e-3 * beta)
+            self.assertAlmostEqual(found["gamma_s_per_byte"], 5e-11, delta=1e-14)
+            self.assertEqual(found["views"], views)
+        found = json.loads(self.explained(text, "--hosts", "4", "--alpha", "1ms").stdout)
+        self.assertEqual(found["alpha_s"], 1e-3)
+        no_views = "".join(line for line in text.splitlines(True) if "views" not in line)
+        found = json.loads(self.explained(no_views).stdout)
+        self.assertAlmostEqual(found["alpha_s"], 3e-6, delta=1e-9)
+        self.assertFalse(found["views"])
+
+    def test_mistakes_are_named(self):
+        for text, said in (("", "cannot be read, or is empty"),
+                           ("links\n", 'saved links do not begin with "pith links 1"'),
+                           ("pith links 1\nviews 1\n", "saved links, line 2: not a name"),
+                           ("pith links 1\npath/0 1e-5 0.1 1e-9 0.1\n", "no link inside a host")):
+            done = self.explained(text)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(said, done.stderr)
+            self.assertIn(self.path, done.stderr)
+        done = self.explained("pith links 1\nviews 1e-7 0.1 1e-10 0.1\n", "--hosts", "2")
+        self.assertIn("no path between hosts", done.stderr)
+        self.assertNotEqual(self.explained("pith links 1\n", "--link", "1g").returncode, 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

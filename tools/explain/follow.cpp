@@ -1,0 +1,57 @@
+#include "follow.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <thread>
+
+#include "choice_record.hpp"
+#include "tools/files.hpp"
+
+namespace pith_explain {
+
+using pith::Error;
+using pith::Expected;
+
+namespace {
+
+void print(const ChoiceRecord& record) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const std::string shown =
+      text(record, std::chrono::duration_cast<std::chrono::seconds>(now).count());
+  constexpr std::string_view clear_screen = "\x1b[H\x1b[2J";
+  fmt::print("{}{}", isatty(STDOUT_FILENO) != 0 ? clear_screen : "", shown);
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+Error show_choices(const std::string& path) {
+  const Expected<std::string> file = pith_tools::read_file(path);
+  if (!file) return file.error();
+  const Expected<ChoiceRecord> record = read_choices(*file, path);
+  if (record) print(*record);
+  return record.error();
+}
+
+Error follow_choices(const std::string& path) {
+  constexpr std::chrono::milliseconds rest(200);
+  std::string last;
+  for (bool told = false;; std::this_thread::sleep_for(rest)) {
+    const Expected<std::string> file = pith_tools::read_file(path);
+    if (!file) {
+      if (!std::exchange(told, true)) fmt::print(stderr, "pith-explain: waiting for {}\n", path);
+      continue;
+    }
+    if (*file == last) continue;
+    last = *file;
+    const Expected<ChoiceRecord> record = read_choices(*file, path);
+    if (!record) return record.error();
+    print(*record);
+    if (record->ended) return {};
+  }
+}
+
+}  // namespace pith_explain
