@@ -1,6 +1,7 @@
 #include "model/density_choice.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "compress/scheme.hpp"
@@ -88,6 +89,21 @@ double choose_density(const Spec& spec, std::size_t count, int ranks, const Link
   const double now = spec.density >= 1 ? dense : price_of(nearest_candidate(spec, spec.density));
   if (std::min(dense, price_of(best)) > worthwhile * now) return spec.density;
   return is_dense ? 1 : candidate_density(spec, best);
+}
+
+// One to time a call that all begin together, and one to draw the conclusion.
+std::uint64_t density_interval(const Spec& spec, std::size_t count, int ranks, const LinkCost& link,
+                               const DensityFacts& facts) {
+  constexpr double share = 0.02;
+  constexpr double agreements = 2;
+  constexpr double least = 4;
+  constexpr double most = 16;
+  const double agreeing = agreements * std::ceil(std::log2(double(ranks))) * link.alpha;
+  const CallCost call = spec.density >= 1 ? dense_cost(count, ranks)
+                                          : compressed_cost(spec, spec.density, count, ranks);
+  const double seconds = facts.between_s + call.seconds(link.alpha, link.beta);
+  const double calls = std::ceil(agreeing / (share * seconds));
+  return static_cast<std::uint64_t>(std::clamp(calls, least, most));
 }
 
 }  // namespace pith
