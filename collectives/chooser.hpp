@@ -16,11 +16,12 @@ class Hosts;
 
 // What ranks have agreed on of a call whose density is to be chosen.
 struct DensityFacts {
+  std::uint64_t step = 0;
   // By candidate: the share of the gradient's squares that is sent; the least of all ranks'.
   std::array<double, most_candidates> gains{};
   double between_s = 0;  // the longest time since the call before
-  // The longest time that the call before took; 0: not known. Not the least: to a rank that comes
-  // late everything is there already, and what it sends itself may leave after the call.
+  // The longest time that the call before took; 0: not known, as the ranks did not begin it
+  // together. Not the least: what a rank sends itself may leave after the call.
   double last_s = 0;
 };
 
@@ -43,7 +44,7 @@ class Chooser {
   virtual double predicted_seconds(const Spec& spec, std::size_t count, bool dense,
                                    const Hosts* hosts, const LinkSums& earlier) const = 0;
   // Chooses control.density for a call of `count` elements with density=auto, of which spec.density
-  // is the present one.
+  // is the present one, and when ranks agree next.
   virtual void adapt_density(const Spec& spec, std::size_t count, const DensityFacts& facts,
                              DensityControl& control) const = 0;
 

@@ -210,7 +210,8 @@ struct Before {
 CallBefore call_before(const Compressor& compressor, std::uint64_t now_ns) {
   const CompressorStats& last = compressor.stats;
   if (last.ended_ns == 0) return {};
-  return {seconds_of(now_ns - last.ended_ns), last.total_seconds};
+  const bool is_timed = last.timed.step + 1 == compressor.step;
+  return {seconds_of(now_ns - last.ended_ns), is_timed ? last.timed.seconds : 0};
 }
 
 std::size_t parcel_of(const SparseCall& args) {
@@ -218,13 +219,15 @@ std::size_t parcel_of(const SparseCall& args) {
   return parcel_elements(elements_of(args.tensors), args.spec().density, args.chunk_bytes);
 }
 
-// With density=auto: now and then ranks agree first on the call's density.
-Task<Error> run_adapting(Call& call, SparseCall args, CallBefore before) {
+// With density=auto: now and then ranks agree first on the call's density. As below they then go on
+// at the same time.
+Task<Error> run_adapting(Call& call, SparseCall args, CallBefore before, std::uint64_t* agreed_ns) {
   const std::size_t all = elements_of(args.tensors);
   const Compressor& first = *args.tensors[0].compressor;
   if (adapts_density(first.step, first.density_control)) {
     Error error = co_await agree_on_density(call, args, before);
     if (error) co_return error;
+    *agreed_ns = monotonic_ns();
   }
   share_density(args);
   for (const CompressedTensor& tensor : args.tensors) {
@@ -264,7 +267,7 @@ Task<Error> run_measured(Call& call, SparseCall args, CompressorStats::Timed las
 Task<Error> run_chosen(Call& call, const SparseCall& args, bool dense, const Before& before,
                        std::uint64_t* agreed_ns) {
   const Compressor& first = *args.tensors[0].compressor;
-  if (args.spec().adapts()) return run_adapting(call, args, before.call);
+  if (args.spec().adapts()) return run_adapting(call, args, before.call, agreed_ns);
   const bool agrees = is_measured(args.spec()) && first.step == first.bypass_control.next;
   if (agrees) return run_measured(call, args, before.timed, agreed_ns);
   return run_scheme(call, args, dense);

@@ -83,12 +83,8 @@ Task<Error> take_least(Call& call, Facts& facts) {
 
 // The forecast is of the k-th magnitude of another k.
 void adapt(Compressor& compressor, const DensityControl& agreed) {
-  constexpr std::uint64_t steps_looked_at = 2;
   compressor.density_control = agreed;
-  if (agreed.density != compressor.spec().density) {
-    compressor.forecast = {};
-    compressor.density_control.looked_at_until = compressor.step + steps_looked_at;
-  }
+  if (agreed.density != compressor.spec().density) compressor.forecast = {};
   compressor.set_state(compressor);  // in place: its density follows
 }
 
@@ -112,8 +108,10 @@ Task<Error> agree_on_density(Call& call, const SparseCall& args, CallBefore befo
   Error error = co_await take_least(call, least);
   if (error) co_return error;
   DensityControl control = args.tensors[0].compressor->density_control;
-  call.chooser().adapt_density(
-      args.spec(), all, {least.gains, -least.negative_between_s, -least.negative_last_s}, control);
+  call.chooser().adapt_density(args.spec(), all,
+                               {args.tensors[0].compressor->step, least.gains,
+                                -least.negative_between_s, -least.negative_last_s},
+                               control);
   for (const CompressedTensor& tensor : args.tensors) adapt(*tensor.compressor, control);
   co_return error;
 }

@@ -22,9 +22,9 @@ struct LinkSums {
 };
 
 struct DensityControl {
-  double density = 0;                 // of the next call; 1: it is dense; 0: nothing is known yet
-  std::uint64_t count = 0;            // elements of the last call, of all its tensors; 0: none yet
-  std::uint64_t looked_at_until = 0;  // the step
+  double density = 0;       // of the next call; 1: it is dense; 0: nothing is known yet
+  std::uint64_t count = 0;  // elements of the last call, of all its tensors; 0: none yet
+  std::uint64_t next = 0;   // the step in which ranks agree next, or any before the present one
   LinkSums link;
 };
 
@@ -71,13 +71,8 @@ struct Candidates {
 // In equal steps; with objective=paper the authors' own, and the ends of the range.
 Candidates candidates_of(const Spec& spec);
 
-// Gains and links change slowly, and agreeing takes messages: in the first steps, then seldom, and
-// after a change, which may have been a mistake.
 inline bool adapts_density(std::uint64_t step, const DensityControl& control) {
-  constexpr std::uint64_t first = 4;
-  constexpr std::uint64_t every = 16;
-  if (step == 0) return false;
-  return step <= first || step <= control.looked_at_until || step % every == 0;
+  return step > 0 && step >= control.next;
 }
 
 }  // namespace pith

@@ -184,4 +184,18 @@ double choose_density(const Spec& spec, std::size_t count, int ranks, const Link
              : choose_by_ratio(spec, candidates, points, facts.between_s);
 }
 
+// One to time a call that all begin together, and one to draw the conclusion.
+std::uint64_t density_interval(const Spec& spec, std::size_t count, int ranks, const LinkCost& link,
+                               const DensityFacts& facts) {
+  constexpr double share = 0.02;
+  constexpr double agreements = 2;
+  constexpr double least = 4;
+  constexpr double most = 16;
+  const double agreeing = agreements * std::ceil(std::log2(double(ranks))) * link.alpha;
+  const CallCost call = way_cost(spec, spec.adapted_to_dense(), count, ranks);
+  const double seconds = facts.between_s + call.seconds(link.alpha, link.beta);
+  const double calls = std::ceil(agreeing / (share * seconds));
+  return static_cast<std::uint64_t>(std::clamp(calls, least, most));
+}
+
 }  // namespace pith

@@ -30,4 +30,8 @@ LinkCost fitted_link(const LinkSums& link, const LinkCost& nominal);
 double choose_density(const Spec& spec, std::size_t count, int ranks, const LinkCost& link,
                       const DensityFacts& facts);
 
+// Calls until ranks agree again: as few as cost a fiftieth of the time, since links change.
+std::uint64_t density_interval(const Spec& spec, std::size_t count, int ranks, const LinkCost& link,
+                               const DensityFacts& facts);
+
 }  // namespace pith

@@ -198,6 +198,10 @@ void Model::adapt_density(const Spec& spec, std::size_t count, const DensityFact
   }
   const LinkCost link = fitted_link(control.link, link_);
   control.density = choose_density(spec, count, ranks_, link, known);
+  const bool looks_again = pinned_ ? facts.step < 4 : known.last_s == 0;
+  const bool changes = control.density != spec.density;
+  control.next = facts.step +
+                 (looks_again || changes ? 1 : density_interval(spec, count, ranks_, link, known));
 }
 
 BypassControl Model::start_bypass(const Spec& spec, std::size_t count, std::uint64_t step) const {

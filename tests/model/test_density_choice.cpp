@@ -42,6 +42,22 @@ struct Vector {
   Spec spec;
   Model model{ranks};
   DensityControl control;
+  std::uint64_t step = 0;
+  std::uint64_t timed = 0;  // the last step in which ranks agreed
+
+  // A call as in collectives/compressed.cpp: ranks agree only where they have planned to.
+  void run(const LinkCost& link, double power) {
+    if (adapts_density(step, control)) {
+      DensityFacts found = facts(spec, power);
+      found.step = step;
+      if (timed > 0 && timed + 1 == step) found.last_s = seconds(spec, spec.density, link);
+      model.adapt_density(spec, count, found, control);
+      timed = step;
+      spec.density = control.density;
+    }
+    control.count = count;
+    ++step;
+  }
 
   void call(const LinkCost& link, double power, double between_s = 0.1) {
     DensityFacts found = facts(spec, power, between_s);
@@ -137,6 +153,33 @@ TEST_CASE("a density follows the link within a few calls", "[density]") {
   CHECK(on_slow == Approx(chosen(vector.spec, slow, facts(vector.spec, 0.3))).epsilon(0.5));
   for (int i = 0; i < 12; ++i) vector.call(nominal, 0.3);
   CHECK(vector.control.density > on_slow * 1.5);
+}
+
+TEST_CASE("a step of the link is followed within ten calls", "[density]") {
+  for (const auto& [before, after] : {std::pair{nominal, slow}, std::pair{slow, nominal}}) {
+    for (int calls_before = 20; calls_before < 40; ++calls_before) {
+      Vector vector("topk:density=auto,bypass=never");
+      for (int i = 0; i < calls_before; ++i) vector.run(before, 0.3);
+      for (int i = 0; i < 10; ++i) vector.run(after, 0.3);
+      CAPTURE(calls_before, after.beta, vector.spec.density);
+      const DensityFacts found = facts(vector.spec, 0.3);
+      const double best = chosen(vector.spec, after, found);
+      const auto cost = [&](double density) {
+        return (found.between_s + seconds(vector.spec, density, after)) / std::pow(density, 0.3);
+      };
+      CHECK(cost(vector.spec.density) < 1.1 * cost(best));
+    }
+  }
+}
+
+TEST_CASE("ranks agree seldom where that costs much of a call", "[density]") {
+  const Spec spec = *Spec::parse("topk:density=0.001");
+  const auto interval = [&](const LinkCost& link, double between_s) {
+    return density_interval(spec, 1'000'000, ranks, link, facts(spec, 0.3, between_s));
+  };
+  CHECK(interval(nominal, 0.1) == 4);
+  CHECK(interval({20e-3, 0.8e-9, 0}, 0.001) == 16);
+  CHECK(interval({1e-3, 0.8e-9, 0}, 0.02) > 4);
 }
 
 TEST_CASE("a deterministic choice knows no times", "[density]") {

@@ -116,7 +116,7 @@ class Host:
         links = json.loads(self.ip("-j", "-s", "link", "show", device))
         return links[0]["stats64"]["tx"]["bytes"]
 
-    def configure(self, ipv4, ipv6):
+    def configure(self, ipv4, ipv6, congestion):
         self.ip("link", "set", "lo", "up")
         if ipv4:
             self.ip("addr", "add", f"{self.address}/24", "dev", "eth0")
@@ -124,6 +124,9 @@ class Host:
             # Without duplicate detection an address can be used at once.
             self.ip("addr", "add", f"{self.address6}/64", "dev", "eth0", "nodad")
         self.ip("link", "set", "eth0", "up")
+        if ipv4 and congestion:
+            self.ip("route", "replace", "10.77.0.0/24", "dev", "eth0", "src", self.address,
+                    "congctl", congestion)
 
     def add_dead_end(self, name, address):
         """A second interface that is up and leads nowhere, as a container's bridge does."""
@@ -235,17 +238,18 @@ def program(name):
 class Lab:
     """See the top of this file. `offload=False` cuts TCP into packets before the switch, so that
     loss strikes packets and not frames of up to 64 KiB; `seed` is that of loss and jitter;
-    `prepare(host)` is called before a host gets its eth0."""
+    `prepare(host)` is called before a host gets its eth0; `congestion` is TCP's control over IPv4,
+    None the kernel's default."""
 
     def __init__(self, hosts, link="switch", rate=0, delay=0, mtu=1500, offload=True, seed=1,
-                 ipv4=True, ipv6=True, prepare=None):
+                 ipv4=True, ipv6=True, prepare=None, congestion=None):
         if link not in ("switch", "veth"):
             raise ValueError(f"link is '{link}', expected switch or veth")
         self.prefix = f"{PREFIX}-{os.getpid()}-{next(numbers)}"
         self.hosts = [Host(self, number) for number in range(hosts)]
         self.processes = []
         self.network = None
-        self.plan = (link, rate, delay, mtu, offload, seed, ipv4, ipv6, prepare)
+        self.plan = (link, rate, delay, mtu, offload, seed, ipv4, ipv6, prepare, congestion)
 
     def __getitem__(self, number):
         return self.hosts[number]
@@ -264,7 +268,7 @@ class Lab:
             raise
         return self
 
-    def build(self, link, rate, delay, mtu, offload, seed, ipv4, ipv6, prepare):
+    def build(self, link, rate, delay, mtu, offload, seed, ipv4, ipv6, prepare, congestion):
         for host in self.hosts:
             run("ip", "netns", "add", host.namespace)
             if prepare:
@@ -274,7 +278,7 @@ class Lab:
         else:
             self.network = SwitchNetwork(self, mtu, offload, seed)
         for host in self.hosts:
-            host.configure(ipv4, ipv6)
+            host.configure(ipv4, ipv6, congestion)
         if rate:
             self.set_rate(rate)
         if delay:

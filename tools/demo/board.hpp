@@ -12,6 +12,7 @@
 namespace pith::demo {
 
 inline constexpr std::size_t curve_points = 128;
+inline constexpr std::size_t choices_most = 64;
 
 // Written by one rank; read by the launcher after that rank has ended.
 struct RankReport {
@@ -28,6 +29,8 @@ struct RankReport {
   double stepped_at_s;   // steady clock; atomic: the launcher reads it while the rank runs
   std::uint32_t points;  // of the curve
   std::array<CurvePoint, curve_points> curve;
+  std::uint32_t choice_count;
+  std::array<SchemeChoice, choices_most> choices;
 };
 
 // An anonymous file mapped by launcher and ranks: one report per rank, and snapshots of rank 0's

@@ -23,16 +23,29 @@ constexpr double accuracy_least = 0.6;
 constexpr std::uint8_t ink_colour = 1;
 constexpr std::uint8_t grid_colour = 2;
 constexpr std::uint8_t first_line = 3;
-constexpr std::size_t line_colours = 7;
+constexpr std::size_t line_colours = 8;
 
 // White, ink, grid; then the lines, in colours that most colour-blind people can tell apart (Okabe
 // and Ito).
 const std::vector<Colour> chart_palette = {
-    {255, 255, 255}, {40, 40, 40},  {220, 220, 220}, {0, 0, 0},    {86, 180, 233},
-    {230, 159, 0},   {0, 158, 115}, {204, 121, 167}, {213, 94, 0}, {0, 114, 178}};
+    {255, 255, 255}, {40, 40, 40},    {220, 220, 220}, {0, 0, 0},     {86, 180, 233}, {230, 159, 0},
+    {0, 158, 115},   {204, 121, 167}, {213, 94, 0},    {0, 114, 178}, {240, 228, 66}};
 
 std::uint8_t colour_of(std::size_t line) {
   return static_cast<std::uint8_t>(first_line + line % line_colours);
+}
+
+// Between its points a line is straight.
+double accuracy_at(std::span<const CurvePoint> points, double seconds) {
+  for (std::size_t i = 1; i < points.size(); ++i) {
+    const CurvePoint& a = points[i - 1];
+    const CurvePoint& b = points[i];
+    if (seconds > b.seconds) continue;
+    const double share =
+        b.seconds > a.seconds ? (seconds - a.seconds) / (b.seconds - a.seconds) : 0;
+    return a.accuracy + share * (b.accuracy - a.accuracy);
+  }
+  return points.back().accuracy;
 }
 
 class Chart {
@@ -88,11 +101,20 @@ class Chart {
       picture_.line(x_of(a.seconds), y_of(a.accuracy), x_of(b.seconds), y_of(b.accuracy), 3,
                     colour);
     }
-    const int y = chart_height - margin_bottom - 150 + static_cast<int>(number) * 22;
+    const int y = chart_height - margin_bottom - 190 + static_cast<int>(number) * 22;
     constexpr int legend_x = chart_width - margin_right - 260;
     picture_.box(legend_x - 8, y - 4, 260, 22, 0);
     picture_.box(legend_x, y + 5, 30, 4, colour);
     picture_.text(legend_x + 40, y, line.name, text_scale, ink_colour);
+  }
+
+  void mark(const ChartLine& line, std::size_t number) {
+    for (const ChartMark& mark : line.marks) {
+      const double y = y_of(accuracy_at(line.points, mark.seconds));
+      const auto x = static_cast<int>(x_of(mark.seconds));
+      picture_.box(x - 5, static_cast<int>(y) - 5, 10, 10, colour_of(number));
+      picture_.text(x + 8, static_cast<int>(y) + 8, mark.text, 1, ink_colour);
+    }
   }
 
   const Picture& picture() const { return picture_; }
@@ -118,6 +140,7 @@ void draw_chart(const std::string& path, const std::string& title,
   Chart chart(std::max(first_s, 0.01), last_s);
   chart.axes(title);
   for (std::size_t i = 0; i < lines.size(); ++i) chart.add(lines[i], i);
+  for (std::size_t i = 0; i < lines.size(); ++i) chart.mark(lines[i], i);
   chart.picture().write_png(path);
 }
 

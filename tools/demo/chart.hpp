@@ -9,9 +9,16 @@
 
 namespace pith::demo {
 
+// A text beside the line at this time.
+struct ChartMark {
+  double seconds;
+  std::string text;
+};
+
 struct ChartLine {
   std::string name;
   std::vector<CurvePoint> points;
+  std::vector<ChartMark> marks = {};
 };
 
 // Writes a PNG file with a logarithmic time axis. Throws std::runtime_error if it cannot be

@@ -1,14 +1,17 @@
 #include "tools/demo/comparison.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -16,6 +19,7 @@
 #include "tools/demo/chart.hpp"
 #include "tools/demo/hosts.hpp"
 #include "tools/demo/launcher.hpp"
+#include "tools/demo/link_plan.hpp"
 #include "tools/demo/progress_line.hpp"
 #include "tools/demo/scheme_training.hpp"
 #include "tools/demo/session.hpp"
@@ -37,22 +41,29 @@ struct Scheme {
   double bytes_per_element;  // minimum
 };
 
-constexpr std::array<Scheme, 7> known_schemes = {{
+constexpr const char* auto_spec = "topk:density=auto";
+
+constexpr std::array<Scheme, 8> known_schemes = {{
+    {"auto", auto_spec, 0.0},
     {"dense float32", "dense", 4.0},
     {"top-k", "topk:density=0.01,bypass=never", 0.0},
+    {"top-k 0.1 %", "topk:density=0.001,bypass=never", 0.0},
     {"AR-Topk STAR", "ar-topk:density=0.01,election=staleness,bypass=never", 0.0},
     {"AR-Topk VAR", "ar-topk:density=0.01,election=variance,bypass=never", 0.0},
     {"ExDyna", "exdyna:density=0.01,bypass=never", 0.0},
-    {"top-k, auto", "topk:density=auto", 0.0},
     {"dense bfloat16", "bf16:bypass=never", 2.0},
 }};
 
+struct Outcome {
+  const Scheme* scheme;
+  ChartLine line;
+};
+
 // The time its bytes take on the links; no all-reduce sends less than 2 (N - 1) / N of its vector.
-double link_time_s(const Scheme& scheme, const Options& options) {
+double link_time_s(const Scheme& scheme, const Options& options, const LinkPlan& links) {
   const auto parameters = static_cast<double>(demo_model().parameter_count());
-  const double bytes = 2.0 * (options.ranks - 1) / options.ranks * parameters *
-                       scheme.bytes_per_element * static_cast<double>(options.scheme_steps);
-  return 8.0 * bytes / (options.link_mbit * 1e6);
+  return links.seconds(2.0 * (options.ranks - 1) / options.ranks * parameters *
+                       scheme.bytes_per_element);
 }
 
 // Why the library lacks this compressor; empty if it has it.
@@ -75,28 +86,77 @@ std::span<const CurvePoint> curve_of(const RankReport& report) {
 void print_heading(const Options& options) {
   fmt::print(
       "The same training with other schemes of averaging, layer by layer: plain SGD at rate 0.2,\n"
-      "{} steps, ranks on {} hosts (network namespaces) joined by links of {:g} Mbit/s.\n"
+      "{} steps, ranks on {} hosts (network namespaces). Their links change with each epoch: {:g} "
+      "Mbit/s,\nthen the next. auto: the library chooses density or dense calls, and the "
+      "exchange.\n"
       "Sent: by all ranks, as their network devices count. Density: share of the elements that\n"
       "moved in a step. The clock stands still while the accuracy is measured.\n\n"
       "{:<15} {:>12} {:>10} {:>10} {:>9} {:>9}\n",
-      options.scheme_steps, options.ranks, options.link_mbit, "", "s to 97 %", "s in all",
-      "accuracy", "MB sent", "density");
+      options.scheme_steps, options.ranks, fmt::join(options.links_mbit, " and "), "", "s to 97 %",
+      "s in all", "accuracy", "MB sent", "density");
   std::fflush(stdout);
+}
+
+// Infinite if the accuracy was not reached.
+double reached_s(std::span<const CurvePoint> curve) {
+  for (const CurvePoint& point : curve) {
+    if (point.accuracy >= target_accuracy) return point.seconds;
+  }
+  return std::numeric_limits<double>::infinity();
 }
 
 void print_scheme(const Scheme& scheme, std::span<const RankReport> reports) {
   const RankReport& report = reports[0];
-  std::string reached = "not reached";
-  for (const CurvePoint& point : curve_of(report)) {
-    if (point.accuracy < target_accuracy) continue;
-    reached = fmt::format("{:.1f}", point.seconds);
-    break;
-  }
+  const double reached = reached_s(curve_of(report));
   double bytes = 0.0;
   for (const RankReport& rank : reports) bytes += static_cast<double>(rank.bytes);
-  fmt::print("{:<15} {:>12} {:>10.1f} {:>8.1f} % {:>9.1f} {:>7.2f} %\n", scheme.name, reached,
+  fmt::print("{:<15} {:>12} {:>10.1f} {:>8.1f} % {:>9.1f} {:>7.2f} %\n", scheme.name,
+             std::isfinite(reached) ? fmt::format("{:.1f}", reached) : "not reached",
              report.total_s, 100.0 * report.accuracy, bytes / 1e6, 100.0 * report.density);
   std::fflush(stdout);
+}
+
+std::string text_of(const SchemeChoice& choice) {
+  if (choice.density >= 1.0) return "dense";
+  return fmt::format("{:.2g} % {}", 100.0 * choice.density, choice.algorithm.data());
+}
+
+// What changed when, as many a line as fit.
+void print_choices(std::span<const SchemeChoice> choices, const LinkPlan& links) {
+  constexpr std::size_t columns_most = 100;
+  std::string line = "auto chose";
+  for (const SchemeChoice& choice : choices) {
+    const std::string text = fmt::format(" step {} ({:g} Mbit/s): {};", choice.step,
+                                         links.mbit(choice.step), text_of(choice));
+    if (line.size() + text.size() > columns_most) {
+      fmt::print("{}\n", line);
+      line = std::string(4, ' ');
+    }
+    line += text;
+  }
+  line.back() = '.';
+  fmt::print("{}\n\n", line);
+}
+
+// How auto's time compares with the least of those that do not adapt.
+void print_verdict_of_auto(std::span<const Outcome> outcomes) {
+  const Outcome* adapting = nullptr;
+  const Outcome* best = nullptr;
+  for (const Outcome& one : outcomes) {
+    if (one.scheme->spec == auto_spec) {
+      adapting = &one;
+    } else if (best == nullptr || reached_s(one.line.points) < reached_s(best->line.points)) {
+      best = &one;
+    }
+  }
+  if (adapting == nullptr || best == nullptr) return;
+  const double own = reached_s(adapting->line.points);
+  const double fixed = reached_s(best->line.points);
+  if (!std::isfinite(own) || !std::isfinite(fixed)) return;
+  fmt::print(
+      "auto reached 97 % after {:.1f} s; the best that does not adapt, {}, after {:.1f} s: "
+      "{:.2f} times\nas long.\n",
+      own, best->scheme->name, fixed, fixed / own);
 }
 
 const char* name_of(std::string_view spec) {
@@ -109,10 +169,10 @@ struct Stuck : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Runs one scheme on existing hosts; returns rank 0's curve. Throws what RankProcesses throws;
-// Stuck if the ranks had ceased to make steps when the time was over.
-ChartLine run_scheme(const Scheme& scheme, Options options, const Hosts& hosts,
-                     const Deadline& deadline) {
+// Runs one scheme on existing hosts. Throws what RankProcesses throws; Stuck if the ranks had
+// ceased to make steps when the time was over.
+Outcome run_scheme(const Scheme& scheme, Options options, Hosts& hosts, const LinkPlan& links,
+                   const Deadline& deadline) {
   options.scheme = scheme.spec;
   const Board board = Board::create(options.ranks, demo_model().parameter_count());
   const double start_s = now_s();
@@ -125,38 +185,47 @@ ChartLine run_scheme(const Scheme& scheme, Options options, const Hosts& hosts,
     throw Stuck(fmt::format("{}; no step in the last {:.0f} s", over.what(), silence_s));
   }
   print_scheme(scheme, board.reports());
-  const std::span<const CurvePoint> curve = curve_of(board.reports()[0]);
-  return {scheme.name, {curve.begin(), curve.end()}};
+  const RankReport& report = board.reports()[0];
+  const std::span<const CurvePoint> curve = curve_of(report);
+  Outcome outcome{&scheme, {scheme.name, {curve.begin(), curve.end()}}};
+  if (scheme.spec != auto_spec) return outcome;
+  const std::span<const SchemeChoice> choices(report.choices.data(), report.choice_count);
+  print_choices(choices, links);
+  for (const SchemeChoice& choice : choices) {
+    outcome.line.marks.push_back({choice.seconds, text_of(choice)});
+  }
+  return outcome;
 }
 
 }  // namespace
 
-bool compare_schemes(const Options& options, const Deadline& deadline) {
+bool compare_schemes(const Options& options, const Dataset& data, const Deadline& deadline) {
   const std::string reason =
       options.ranks < 2 ? "it takes at least two ranks" : Hosts::unavailable();
   if (!reason.empty()) {
     fmt::print("No comparison of schemes over a slow link: {}.\n\n", reason);
     return true;
   }
-  const Hosts hosts(options.ranks, options.link_mbit * 1e6);
+  const LinkPlan links(options, data.train.size());
+  Hosts hosts(options.ranks, links.mbit(0) * 1e6);
   // Shared memory would connect the simulated hosts.
   setenv("PITH_TRANSPORT", "tcp", 1);
   setenv("PITH_IFNAME", "eth0", 1);
   print_heading(options);
-  std::vector<ChartLine> lines;
+  std::vector<Outcome> outcomes;
   ProgressLine half_drawn(true);  // left by ranks that were killed
   bool good = true;
   std::size_t later = known_schemes.size();
   for (const Scheme& scheme : known_schemes) {
     const Deadline own(deadline.left_s() - reserve_s * static_cast<double>(--later));
-    const bool late = own.left_s() < link_time_s(scheme, options) + spare_min_s;
+    const bool late = own.left_s() < link_time_s(scheme, options, links) + spare_min_s;
     const std::string why = late ? "too little of the demo's time is left" : refused(scheme);
     if (!why.empty()) {
       fmt::print("{:<15} skipped: {}\n", scheme.name, why);
       continue;
     }
     try {
-      lines.push_back(run_scheme(scheme, options, hosts, own));
+      outcomes.push_back(run_scheme(scheme, options, hosts, links, own));
     } catch (const TimeOver& over) {
       half_drawn.erase();
       fmt::print("{:<15} stopped: {}\n", scheme.name, over.what());
@@ -167,10 +236,12 @@ bool compare_schemes(const Options& options, const Deadline& deadline) {
     }
   }
   fmt::print("\n");
-  if (lines.empty()) return good;
-  const std::string title =
-      fmt::format("Digits, {} ranks, links of {:g} Mbit/s, density 1 % or auto", options.ranks,
-                  options.link_mbit);
+  if (outcomes.empty()) return good;
+  print_verdict_of_auto(outcomes);
+  std::vector<ChartLine> lines;
+  for (const Outcome& one : outcomes) lines.push_back(one.line);
+  const std::string title = fmt::format("Digits, {} ranks, links of {:g} Mbit/s in turns",
+                                        options.ranks, fmt::join(options.links_mbit, " and "));
   draw_chart(options.picture, title, lines);
   fmt::print("Accuracy over time: {}\n\n", options.picture);
   return good;
@@ -184,6 +255,7 @@ void run_scheme_rank(const Options& options, const Dataset& data, const Board& b
   plan.seed = options.seed;
   plan.evaluate_every = (plan.steps + curve_points - 2) / (curve_points - 1);
   plan.evaluate_every = std::max<std::size_t>(plan.evaluate_every, 5);
+  const LinkPlan links(options, data.train.size());
   Session session(agree_on_id(options), options.ranks, options.rank);
   const double sent_before = sent_bytes();
   RankReport& report = board.reports()[static_cast<std::size_t>(options.rank)];
@@ -191,6 +263,7 @@ void run_scheme_rank(const Options& options, const Dataset& data, const Board& b
   ProgressLine line(options.rank == 0);
   const std::string label = fmt::format("{:<15}", name_of(plan.spec));
   const auto note = [&](std::size_t done) {
+    if (options.rank == 0 && links.begins(done)) ask_for_links(options, links.mbit(done) * 1e6);
     std::atomic_ref(report.stepped_at_s).store(now_s());
     line.draw(label, done, plan.steps);
   };
@@ -202,6 +275,8 @@ void run_scheme_rank(const Options& options, const Dataset& data, const Board& b
   report.density = run.density;
   report.points = static_cast<std::uint32_t>(std::min(run.curve.size(), curve_points));
   std::copy_n(run.curve.begin(), report.points, report.curve.begin());
+  report.choice_count = static_cast<std::uint32_t>(std::min(run.choices.size(), choices_most));
+  std::copy_n(run.choices.begin(), report.choice_count, report.choices.begin());
   session.close();
 }
 

@@ -112,7 +112,7 @@ bool enter_one(pid_t holder, const char* kind) {
   return entered;
 }
 
-void limit_rate(pid_t holder, const std::string& device, double bits_per_s) {
+void shape(pid_t holder, const std::string& device, double bits_per_s) {
   must_run(holder, {"tc", "qdisc", "replace", "dev", device, "root", "tbf", "rate",
                     fmt::format("{:.0f}bit", bits_per_s), "burst", std::to_string(burst_bytes),
                     "limit", std::to_string(queue_bytes)});
@@ -141,7 +141,8 @@ Hosts::Hosts(int count, double bits_per_s) {
     must_run(hub_, {"ip", "link", "set", "br0", "up"});
     for (int number = 0; number < count; ++number) {
       holders_.push_back(start_holder(fmt::format("host{}", number)));
-      connect(number, bits_per_s);
+      connect(number);
+      limit_rate(number, bits_per_s);
     }
   } catch (...) {
     end_all();
@@ -156,7 +157,7 @@ void Hosts::end_all() {
   if (hub_ != 0) end(hub_);
 }
 
-void Hosts::connect(int number, double bits_per_s) {
+void Hosts::connect(int number) {
   const pid_t host = holder(number);
   const std::string port = fmt::format("port{}", number);
   must_run(hub_, {"ip", "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns",
@@ -165,8 +166,17 @@ void Hosts::connect(int number, double bits_per_s) {
   must_run(host, {"ip", "link", "set", "lo", "up"});
   must_run(host, {"ip", "addr", "add", fmt::format("10.77.0.{}/24", number + 1), "dev", "eth0"});
   must_run(host, {"ip", "link", "set", "eth0", "up"});
-  limit_rate(host, "eth0", bits_per_s);
-  limit_rate(hub_, port, bits_per_s);
+}
+
+void Hosts::limit_rate(int number, double bits_per_s) {
+  shape(holder(number), "eth0", bits_per_s);
+  shape(hub_, fmt::format("port{}", number), bits_per_s);
+}
+
+void Hosts::set_rate(double bits_per_s) {
+  for (std::size_t number = 0; number < holders_.size(); ++number) {
+    limit_rate(static_cast<int>(number), bits_per_s);
+  }
 }
 
 double sent_bytes() {

@@ -26,12 +26,16 @@ class Hosts {
   // The process that holds the host's namespaces.
   pid_t holder(int host) const { return holders_[static_cast<std::size_t>(host)]; }
 
+  // Changes the rate of all links.
+  void set_rate(double bits_per_s);
+
   // Moves the calling process into the host. On failure returns false and sets errno. May be called
   // between fork and exec.
   static bool enter(pid_t holder);
 
  private:
-  void connect(int number, double bits_per_s);
+  void connect(int number);
+  void limit_rate(int number, double bits_per_s);
   void end_all();
 
   std::vector<pid_t> holders_;

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -47,6 +48,7 @@ std::vector<std::string> rank_arguments(const Options& options, int rank, int co
   if (!options.scheme.empty()) {
     arguments.push_back("--scheme=" + options.scheme);
     arguments.push_back(fmt::format("--scheme-steps={}", options.scheme_steps));
+    arguments.push_back(fmt::format("--link={}", fmt::join(options.links_mbit, ",")));
   }
   return arguments;
 }
@@ -73,7 +75,8 @@ bool succeeded(int status) { return WIFEXITED(status) && WEXITSTATUS(status) == 
 
 }  // namespace
 
-RankProcesses::RankProcesses(const Options& options, const Board& board, const Hosts* hosts) {
+RankProcesses::RankProcesses(const Options& options, const Board& board, Hosts* hosts)
+    : hosts_(hosts) {
   // If all ranks are on this host nothing is opened to a network.
   if (hosts == nullptr) setenv("PITH_IFNAME", "lo", 0);
   processes_.reserve(static_cast<std::size_t>(options.ranks));
@@ -114,11 +117,22 @@ void RankProcesses::start(const Options& options, const Board& board, int rank, 
   processes_.push_back({rank, pid, ends[0], 0});
 }
 
-// Rank 0 must create the id: the process that creates it has to stay alive.
-void RankProcesses::pass_on_id() {
+// Nothing to read means that rank 0 has ended, which the caller detects itself.
+void RankProcesses::serve_rank0() {
+  const int fd = processes_[0].control_fd;
   pithUniqueId id{};
-  // Nothing to read means that rank 0 has ended, which the caller detects itself.
-  if (recv(processes_[0].control_fd, &id, sizeof(id), MSG_DONTWAIT) != sizeof(id)) return;
+  static_assert(sizeof(double) < sizeof(id));
+  const ssize_t got = recv(fd, &id, sizeof(id), MSG_DONTWAIT);
+  if (got == sizeof(id)) return pass_on(id);
+  if (got != sizeof(double)) return;
+  double bits_per_s = 0.0;
+  std::memcpy(&bits_per_s, &id, sizeof(bits_per_s));
+  hosts_->set_rate(bits_per_s);
+  send(fd, &bits_per_s, sizeof(bits_per_s), MSG_NOSIGNAL);
+}
+
+// Rank 0 must create the id: the process that creates it has to stay alive.
+void RankProcesses::pass_on(const pithUniqueId& id) {
   for (const Process& process : processes_) {
     if (process.rank != 0) send(process.control_fd, &id, sizeof(id), MSG_NOSIGNAL);
   }
@@ -138,7 +152,7 @@ void RankProcesses::run(const Deadline& deadline) {
       if (process.pid != 0) watched.push_back({process.control_fd, POLLIN, 0});
     }
     poll(watched.data(), watched.size(), poll_interval_ms);
-    if (processes_[0].pid != 0 && (watched[0].revents & POLLIN) != 0) pass_on_id();
+    if (processes_[0].pid != 0 && (watched[0].revents & POLLIN) != 0) serve_rank0();
     running = 0;
     bool failed = false;
     for (Process& process : processes_) {
@@ -194,6 +208,15 @@ pithUniqueId agree_on_id(const Options& options) {
     throw std::runtime_error("rank 0 ended before it had sent the unique id");
   }
   return id;
+}
+
+void ask_for_links(const Options& options, double bits_per_s) {
+  const bool asked =
+      send(options.control_fd, &bits_per_s, sizeof(bits_per_s), MSG_NOSIGNAL) == sizeof(bits_per_s);
+  if (!asked ||
+      recv(options.control_fd, &bits_per_s, sizeof(bits_per_s), 0) != sizeof(bits_per_s)) {
+    throw std::runtime_error("the launcher ended before it had changed the links");
+  }
 }
 
 }  // namespace pith::demo

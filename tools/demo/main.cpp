@@ -50,7 +50,9 @@ void add_flags(CLI::App& app, Options& options) {
   app.add_option("--scheme-steps", options.scheme_steps, "of each scheme that is compared")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
-  app.add_option("--link", options.link_mbit, "Mbit/s between the hosts of that comparison")
+  app.add_option("--link", options.links_mbit,
+                 "Mbit/s between the hosts of that comparison; several take turns, epoch by epoch")
+      ->delimiter(',')
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_option("--picture", options.picture, "its PNG file")->capture_default_str();
@@ -109,7 +111,7 @@ bool run_launcher(const Options& options) {
   const SingleProcess single = train_alone(options, data, deadline);
   const Verdict verdict = judge(board, single);
   print_verdict(verdict, single);
-  const bool compared = !options.comparison || compare_schemes(options, deadline);
+  const bool compared = !options.comparison || compare_schemes(options, data, deadline);
   const Totals totals = add_up(board.reports());
   fmt::print(
       "demo: accuracy {:.1f} %, equal to single-process training: {}, {:.0f} MB moved, {:.0f} % in "

@@ -1,5 +1,6 @@
 #include "tools/demo/scheme_training.hpp"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <span>
@@ -32,14 +33,19 @@ class Compressors {
   bool empty() const { return all_.empty(); }
   pithCompressor_t operator[](std::size_t layer) const { return all_[layer]; }
 
+  // Of the last call.
+  pithCompressorStats_t stats(std::size_t layer) const {
+    pithCompressorStats_t stats{};
+    stats.size = sizeof(stats);
+    check(pithCompressorGetStats(all_[layer], &stats), "pithCompressorGetStats");
+    return stats;
+  }
   // Of the last call, over all layers.
   double density() const {
     double moved = 0.0;
     double all = 0.0;
-    for (pithCompressor_t compressor : all_) {
-      pithCompressorStats_t stats{};
-      stats.size = sizeof(stats);
-      check(pithCompressorGetStats(compressor, &stats), "pithCompressorGetStats");
+    for (std::size_t layer = 0; layer < all_.size(); ++layer) {
+      const pithCompressorStats_t stats = this->stats(layer);
       moved += stats.density * static_cast<double>(stats.count);
       all += static_cast<double>(stats.count);
     }
@@ -96,6 +102,18 @@ class Training {
     densities_ += compressors_.density();
   }
 
+  // How the last step's call of the largest layer was made.
+  SchemeChoice choice() const {
+    const auto largest = std::max_element(
+        parts_.begin(), parts_.end(),
+        [](const auto& one, const auto& other) { return one.count < other.count; });
+    const auto stats = compressors_.stats(static_cast<std::size_t>(largest - parts_.begin()));
+    SchemeChoice choice{0, 0.0, stats.bypassed != 0 ? 1.0 : stats.density_target, {}};
+    std::copy_n(stats.algorithm, choice.algorithm.size() - 1, choice.algorithm.begin());
+    return choice;
+  }
+  bool compresses() const { return !compressors_.empty(); }
+
   double test_accuracy() { return over_ranks(test_).accuracy; }
   double train_loss() { return over_ranks(share_of(data_.train, ranks_, rank_)).loss; }
   double densities() const { return densities_; }
@@ -149,26 +167,44 @@ class Training {
   double densities_ = 0.0;  // summed over the steps
 };
 
+void note_choice(const SchemeChoice& made, SchemeRun& run) {
+  if (!run.choices.empty() && run.choices.back().density == made.density &&
+      run.choices.back().algorithm == made.algorithm) {
+    return;
+  }
+  run.choices.push_back(made);
+}
+
 }  // namespace
 
 SchemeRun train_with_scheme(const SchemePlan& plan, const Dataset& data, Model model,
                             pithComm_t comm, int ranks, int rank,
-                            const std::function<void(std::size_t)>& after_step) {
+                            const std::function<void(std::size_t)>& between_steps) {
   Training training(plan, data, std::move(model), comm, ranks, rank);
   SchemeRun run;
   run.curve.push_back({0.0, training.test_accuracy()});
   for (std::size_t step = 0; step < plan.steps; ++step) {
+    between_steps(step);
     const Clock::time_point start = Clock::now();
     training.step(step);
+    const double before_s = run.seconds;
     run.seconds += std::chrono::duration<double>(Clock::now() - start).count();
-    after_step(step + 1);
-    const bool last = step + 1 == plan.steps;
-    if (!last && (step + 1) % plan.evaluate_every != 0) continue;
+    if (training.compresses()) {
+      SchemeChoice choice = training.choice();
+      choice.step = step;
+      choice.seconds = before_s;
+      note_choice(choice, run);
+    }
+    run.steps = step + 1;
+    const bool last = run.steps == plan.steps;
+    if (!last && run.steps % plan.evaluate_every != 0) continue;
     run.curve.push_back({run.seconds, training.test_accuracy()});
+    if (run.curve.back().accuracy >= plan.enough) break;
   }
+  between_steps(run.steps);
   run.accuracy = run.curve.back().accuracy;
   run.loss = training.train_loss();
-  run.density = training.densities() / static_cast<double>(plan.steps);
+  run.density = training.densities() / static_cast<double>(run.steps);
   return run;
 }
 

@@ -1,6 +1,7 @@
 // Training with the ranks' gradients averaged by one scheme: dense, or with a compressor.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -21,6 +22,7 @@ struct SchemePlan {
   float momentum = 0.0F;
   std::uint64_t seed = 1998;
   std::size_t evaluate_every = 5;  // in steps
+  double enough = 2.0;             // the accuracy, 0 to 1, with which the training ends
 };
 
 struct CurvePoint {
@@ -28,9 +30,19 @@ struct CurvePoint {
   double accuracy;  // on the test set, 0 to 1
 };
 
+// How the library makes the calls from a step on, as the largest layer tells.
+struct SchemeChoice {
+  std::size_t step;
+  double seconds;  // of training before it
+  double density;  // 1: dense
+  std::array<char, 32> algorithm;
+};
+
 // The same on all ranks, except the seconds.
 struct SchemeRun {
   std::vector<CurvePoint> curve;
+  std::vector<SchemeChoice> choices;  // each is another than the one before; none if dense
+  std::size_t steps = 0;
   double seconds = 0.0;
   double accuracy = 0.0;  // at the end
   double loss = 0.0;      // at the end, mean over the training set
@@ -39,9 +51,9 @@ struct SchemeRun {
 
 // One rank's part; all ranks call it with the same plan. Each layer's gradient has its own
 // compressor, and those of a step form one group. Throws std::runtime_error with Pith's message.
-// `after_step` gets the number of steps done.
+// `between_steps` gets the number of steps done, before the first step too; the clock stands still.
 SchemeRun train_with_scheme(
     const SchemePlan& plan, const Dataset& data, Model model, pithComm_t comm, int ranks, int rank,
-    const std::function<void(std::size_t)>& after_step = [](std::size_t) {});
+    const std::function<void(std::size_t)>& between_steps = [](std::size_t) {});
 
 }  // namespace pith::demo
