@@ -87,9 +87,9 @@ TEST_CASE("densities that adapt are the same on all ranks, and nothing is lost",
   for (const char* transport : {"shm", "tcp"}) {
     for (const char* spec :
          {"topk:density=auto,bypass=never", "topk:density=auto", "ar-topk:density=0.0005..0.2",
-          "topk:density=auto,objective=paper,bypass=never", "ar-topk:density=auto,objective=paper",
-          "topk:density=auto,weight=0.8", "topk:density=0.05", "ar-topk:density=0.02",
-          "exdyna:density=auto,bypass=never", "deft:density=auto,bypass=never"}) {
+          "topk:density=auto,objective=paper,bypass=never", "topk:density=0.05",
+          "ar-topk:density=0.02", "exdyna:density=auto,bypass=never",
+          "deft:density=auto,bypass=never"}) {
       setup.transport = transport;
       INFO(spec << " over " << transport);
       CHECK(run(3, setup, [spec](Rank& self) { adapt(self, spec); }) == "");

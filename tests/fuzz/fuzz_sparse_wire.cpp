@@ -50,6 +50,11 @@ const std::vector<Scheme>& schemes() {
       {"none", {300}, 0},
       {"deft:density=0.05", {3000, 200}, 0},
       {"deft:density=0.05,values=bf16", {3000, 0, 200}, 2},
+      // Calls that begin with an agreement. Of a narrow range no time chooses another density.
+      {"topk:density=0.1..0.101,bypass=never", {300, 0, 40}, 1},
+      {"ar-topk:density=0.1..0.101,objective=paper,bypass=never", {300, 40}, 2},
+      {"exdyna:density=0.05..0.0501,bypass=never", {3000, 200}, 1},
+      {"topk:density=0.1,bypass=auto", {300, 40}, 1},
       {"topk:density=0.1,hierarchy=host", {300, 40}, 1, {0, 1, 1}},
       {"topk:density=0.1,hierarchy=host", {300, 40}, 1, {0, 1, 0}},
       {"exdyna:density=0.05,hierarchy=host", {3000}, 1, {1, 0, 0}},

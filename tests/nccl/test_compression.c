@@ -361,6 +361,15 @@ int main(void) {
   const char* types[] = {"PITH_COMPRESS=topk:density=0.25,bypass=never,min=16K,types=f32|bf16",
                          NULL};
   const char* floats[] = {"PITH_COMPRESS=topk:density=0.25,bypass=never,min=16K,types=f32", NULL};
+  /* Alone and in groups, whatever density is chosen. */
+  const char* adapting[] = {"PITH_COMPRESS=topk:density=0.1..0.3,bypass=never,min=16K", NULL};
+  const char* adapting_ar[] = {
+      "PITH_COMPRESS=ar-topk:density=0.1..0.3,objective=paper,bypass=never,min=16K", NULL};
+  client_run("adapting density", 4, adapting, whole_job);
+  client_run("adapting density in groups", 3, adapting, in_groups);
+  client_run("adapting density, disturbed", 3, adapting, disturbed);
+  client_run("adapting density of a leader, disturbed", 2, adapting_ar, disturbed);
+  client_run("adapting density, left alone", 2, adapting, left_alone);
   client_run("halves", 2, world, halves_alike);
   client_run("halves of one type", 2, types, halves_of_one_type);
   client_run("no halves", 2, floats, no_halves);
