@@ -184,13 +184,22 @@ double choose_density(const Spec& spec, std::size_t count, int ranks, const Link
              : choose_by_ratio(spec, candidates, points, facts.between_s);
 }
 
+double cautious_density(const Spec& spec, double best) {
+  constexpr double growth = 4;
+  const double present = spec.density;
+  const double most = candidate_density(spec, density_candidates - 1);
+  // A dense call has some three times the bytes of one with the largest density.
+  if (best <= growth * present || present >= most) return best;
+  return candidate_density(spec, nearest_candidate(spec, std::min(growth * present, most)));
+}
+
 // One to time a call that all begin together, and one to draw the conclusion.
 std::uint64_t density_interval(const Spec& spec, std::size_t count, int ranks, const LinkCost& link,
                                const DensityFacts& facts) {
-  constexpr double share = 0.02;
+  constexpr double share = 0.04;
   constexpr double agreements = 2;
   constexpr double least = 4;
-  constexpr double most = 16;
+  constexpr double most = 12;
   const double agreeing = agreements * std::ceil(std::log2(double(ranks))) * link.alpha;
   const CallCost call = way_cost(spec, spec.adapted_to_dense(), count, ranks);
   const double seconds = facts.between_s + call.seconds(link.alpha, link.beta);

@@ -30,7 +30,11 @@ LinkCost fitted_link(const LinkSums& link, const LinkCost& nominal);
 double choose_density(const Spec& spec, std::size_t count, int ranks, const LinkCost& link,
                       const DensityFacts& facts);
 
-// Calls until ranks agree again: as few as cost a fiftieth of the time, since links change.
+// On the way from the spec's present density to the best one. After a change one call tells too
+// little of a link to foretell calls of many times its bytes, which may take seconds.
+double cautious_density(const Spec& spec, double best);
+// Calls until ranks agree again: as few as cost a twenty-fifth of the time, since links
+// change, but twelve at most.
 std::uint64_t density_interval(const Spec& spec, std::size_t count, int ranks, const LinkCost& link,
                                const DensityFacts& facts);
 

@@ -197,7 +197,8 @@ void Model::adapt_density(const Spec& spec, std::size_t count, const DensityFact
     add_call(control.link, link_, last, known.last_s);
   }
   const LinkCost link = fitted_link(control.link, link_);
-  control.density = choose_density(spec, count, ranks_, link, known);
+  const double best = choose_density(spec, count, ranks_, link, known);
+  control.density = pinned_ || control.count == 0 ? best : cautious_density(spec, best);
   const bool looks_again = pinned_ ? facts.step < 4 : known.last_s == 0;
   const bool changes = control.density != spec.density;
   control.next = facts.step +

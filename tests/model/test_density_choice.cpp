@@ -172,14 +172,28 @@ TEST_CASE("a step of the link is followed within ten calls", "[density]") {
   }
 }
 
+TEST_CASE("a density grows in steps, each of which is timed", "[density]") {
+  Vector vector("topk:density=auto");
+  for (int i = 0; i < 20; ++i) vector.run(slow, 0.3);
+  double before = vector.spec.density;
+  REQUIRE(before < 0.01);
+  for (int i = 0; i < 10; ++i) {
+    vector.run(fast, 0.3);
+    CAPTURE(before, vector.spec.density);
+    CHECK((vector.spec.density < 5 * before || before == Approx(0.1)));
+    before = vector.spec.density;
+  }
+  CHECK(before == 1);
+}
+
 TEST_CASE("ranks agree seldom where that costs much of a call", "[density]") {
   const Spec spec = *Spec::parse("topk:density=0.001");
   const auto interval = [&](const LinkCost& link, double between_s) {
     return density_interval(spec, 1'000'000, ranks, link, facts(spec, 0.3, between_s));
   };
   CHECK(interval(nominal, 0.1) == 4);
-  CHECK(interval({20e-3, 0.8e-9, 0}, 0.001) == 16);
-  CHECK(interval({1e-3, 0.8e-9, 0}, 0.02) > 4);
+  CHECK(interval({20e-3, 0.8e-9, 0}, 0.001) == 12);
+  CHECK(interval({2e-3, 0.8e-9, 0}, 0.02) == 7);
 }
 
 TEST_CASE("a deterministic choice knows no times", "[density]") {
