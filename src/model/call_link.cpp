@@ -18,7 +18,7 @@ struct Parts {
 Parts parts_of(const Model& model, const CallTime& call, const LinkCost& link) {
   constexpr double small = 1e-3;
   const auto cost = [&](const LinkCost& on) {
-    return model.cost(*call.algorithm, call.bytes, call.variant, on);
+    return model.cost(*call.algorithm, call.bytes, call.variant, &on);
   };
   LinkCost later = link;
   LinkCost slower = link;

@@ -44,7 +44,7 @@ std::string candidate_text(const Model& model, const LinkCost& link, const Tuned
   std::string text = fmt::format("      {{{}", plan_text(plan));
   if (!serves(algorithm, model.shape(bytes))) return text + R"(, "serves": false})";
   text += fmt::format(R"(, "predicted_s": {:.6g})",
-                      model.cost(algorithm, bytes, Choices::variant_of(plan), link));
+                      model.cost(algorithm, bytes, Choices::variant_of(plan), &link));
   const auto tried = std::ranges::find(cell.tried, plan, &TunedCell::Tried::plan);
   if (tried != cell.tried.end()) {
     text += fmt::format(R"(, "samples": {}, "median_s": {:.6g}, "doubt": {:.3g})", tried->samples,

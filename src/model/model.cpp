@@ -117,10 +117,10 @@ const Algorithm* Model::algorithm(std::string_view collective, std::size_t bytes
 }
 
 double Model::cost(const Algorithm& algorithm, std::size_t bytes, Variant variant,
-                   const LinkCost& link) const {
+                   const LinkCost* link) const {
   Shape shape = this->shape(bytes);
   shape.tuning = varied(shape.tuning, variant);
-  return cost_on(link, algorithm, shape);
+  return cost_on(link ? *link : link_, algorithm, shape);
 }
 
 Choices Model::choices_on(const LinkCost& link) const {
@@ -159,7 +159,7 @@ Choices::Cell Model::cell_on(const LinkCost& link, Collective collective, SizeCl
   std::vector<std::pair<double, Choices::Plan>> found;
   for (const Algorithm& one : algorithms()) {
     if (one.collective != collective || !serves(one, shape(bytes))) continue;
-    const double cost = this->cost(one, bytes, Variant::usual, link);
+    const double cost = this->cost(one, bytes, Variant::usual, &link);
     found.emplace_back(cost, Choices::plan_of(one));
     const bool may_copy = views_ && one.can_copy && bytes >= least_copied;
     if (may_copy) found.emplace_back(cost, Choices::plan_of(one, Variant::copies));

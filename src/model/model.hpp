@@ -60,13 +60,9 @@ class Model final : public Chooser {
   bool is_forced(Collective collective) const {
     return forced_[static_cast<std::size_t>(collective)] != nullptr;
   }
-  // Seconds that the call takes on link(), or on another one.
-  double cost(const Algorithm& algorithm, std::size_t bytes,
-              Variant variant = Variant::usual) const {
-    return cost(algorithm, bytes, variant, link_);
-  }
-  double cost(const Algorithm& algorithm, std::size_t bytes, Variant variant,
-              const LinkCost& link) const;
+  // Seconds that the call takes on a link; null: on link().
+  double cost(const Algorithm& algorithm, std::size_t bytes, Variant variant = Variant::usual,
+              const LinkCost* link = nullptr) const;
   // What calls begin with: this model's own choice, and as its rivals the algorithms that may be
   // faster, by a cost function that may be wrong. No rivals where the choice is not the library's.
   Choices start() const { return choices_on(link_); }

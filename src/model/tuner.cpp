@@ -94,14 +94,15 @@ Tuner::Learning& Tuner::learning(const CallTime& time) {
 
 double Tuner::log_cost(const Learning& cell, Plan plan, const LinkCost& link) const {
   const std::size_t bytes = SizeClass(cell.bytes).largest();
-  return std::log(model_.cost(Choices::algorithm_of(plan), bytes, Choices::variant_of(plan), link));
+  return std::log(
+      model_.cost(Choices::algorithm_of(plan), bytes, Choices::variant_of(plan), &link));
 }
 
 // What the call would have taken at the largest size of its class: programs may have several sizes
 // in one, and make every eighth call, a rival's, by the same of them.
 double Tuner::at_largest(const CallTime& time) const {
   const auto cost = [&](std::size_t bytes) {
-    return model_.cost(*time.algorithm, bytes, time.variant, link_);
+    return model_.cost(*time.algorithm, bytes, time.variant, &link_);
   };
   const double own = cost(time.bytes);
   return own > 0 ? time.seconds * cost(SizeClass(time.bytes).largest()) / own : 0;

@@ -121,7 +121,8 @@ class LinkWorld {
   }
   double seconds(Choices::Plan plan, std::size_t size) const {
     const double wrong = plan % 2 == 0 ? 1 : 1.1;
-    return wrong * model_.cost(Choices::algorithm_of(plan), size, Choices::variant_of(plan), link_);
+    return wrong *
+           model_.cost(Choices::algorithm_of(plan), size, Choices::variant_of(plan), &link_);
   }
 
   Model model_;
