@@ -2,15 +2,15 @@
 """How near the simulator is to shaped links: the same collectives over both.
 
 For each link and number of ranks, each rank on a host of its own in a laboratory (tests/netlab),
-`pith-info --links` measures the links, regret_bench times every algorithm, and pith-sim runs the same
-coroutines in virtual time on links with the measured seconds a message and a byte (and a reduced
-byte). The error is simulated / measured - 1; its size counts.
+`pith-info --links` measures the links, regret_bench times every algorithm, and pith-sim runs the
+same coroutines in virtual time on links with the measured seconds a message and a byte (and a
+reduced byte). The error is simulated / measured - 1; its size counts.
 
     perf/sim_lab.py --links 1g+1ms,0.1g+5ms --ranks 2,4,8 --minutes 10      # as root
 
 Times are medians over rounds of the slowest rank. What is over 0.5 s, or too slow to be worth its
-rounds, is left out. Ranks and the switch share the cores of one machine, which the simulator does not know:
-on fast links and with many ranks that is most of a call.
+rounds, is left out. Ranks and the switch share one machine's cores, which the
+simulator does not know: on fast links and with many ranks that is most of a call.
 """
 import argparse
 import json
@@ -40,7 +40,7 @@ def parse():
     add("--ranks", type=lambda text: [int(one) for one in text.split(",")], default=[2, 4, 8])
     add("--sizes", type=lambda text: [int(one) for one in text.split(",")],
         default=[8, 16384, 262144, 2097152], help="bytes")
-    add("--laid", action="store_true", help="simulate the links as laid, not as pith-info finds them")
+    add("--laid", action="store_true", help="simulate links as laid, not as pith-info finds them")
     add("--minutes", type=float, default=12, help="for everything")
     add("--json", type=pathlib.Path)
     return parser.parse_args()

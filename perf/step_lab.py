@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""How soon the library's choices fit again after a link has changed in the middle of a run of calls.
+"""How soon the library's choices fit again after links have changed in a run of calls.
 
-Each rank has a host of its own in a laboratory (tests/netlab) whose TCP uses cubic. A run makes calls
-on the first links, then on the second; each contender has a run of its own. The price of a call is
-its time; with density=auto (between + time) / gain, which is what that minimises, where `between` is
-a pause that stands for computing. Regret is a call's price over the least median of the fixed contenders
-on the same links, less one; a median of five neighbours, as single calls are noisy. Told is after
-how many calls, and round trips of the second links, it is under 10 % and stays so for ten calls; and
-the same of the best fixed contender: what it needs is TCP's and the machine's.
+Each rank has a host of its own in a laboratory (tests/netlab) whose TCP uses cubic. A run makes
+calls on the first links, then on the second; each contender has a run of its own. The price of a
+call is its time; with density=auto (between + time) / gain, which is what that minimises, where
+`between` is a pause that stands for computing. Regret is a call's price over the least median of
+the fixed contenders on the same links, less one; a median of five neighbours, as single calls are
+noisy. Told is after how many calls, and round trips of the second links, it is under 10 % and stays
+so for ten calls; and the same of the best fixed contender, which waits for TCP and the machine.
 
     perf/step_lab.py --kinds dense,density,bypass --from 1g+1ms --to 0.1g+1ms      # as root
 """
@@ -50,7 +50,8 @@ def parse():
     add("--from", dest="first", type=links.parse_link, default="1g+1ms")
     add("--to", dest="second", type=links.parse_link, default="0.1g+1ms")
     add("--ranks", type=int, default=4)
-    add("--sizes", type=lambda text: [int(one) for one in text.split(",")], default=[65536, 1048576])
+    add("--sizes", type=lambda text: [int(one) for one in text.split(",")],
+        default=[65536, 1048576])
     add("--before", type=int, default=60)
     add("--after", type=int, default=80)
     add("--between-ms", type=float, default=5)
@@ -67,7 +68,8 @@ def run(options, size, environment, spec, out):
             "PITH_SECRET": secrets.token_hex(16)}
         flags = ["--spec", spec, "--bytes", size, "--before", options.before, "--after",
                  options.after, "--between-ms", options.between_ms, "--out", out]
-        ranks = [host.start([program("step_bench"), *flags], {**common, "PITH_RANK": str(host.number)},
+        ranks = [host.start([program("step_bench"), *flags],
+                            {**common, "PITH_RANK": str(host.number)},
                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
                  for host in lab]
         for _ in ranks[0].stdout:

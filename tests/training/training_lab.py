@@ -4,12 +4,12 @@ with density=auto: time to 97 % accuracy.
 
 Each rank has a host of its own in a laboratory (tests/netlab), whose links follow the schedules of
 AR-Topk's authors (Tyagi and Swany, IEEE BigData 2023) with a tenth of their rates and delays. The
-network has a tenth of their smallest model's parameters, so transfers take as long as theirs.
+network has a tenth of their least model's parameters, so transfers take as long as theirs.
 
     C1   0.1 or 5 ms and 2.5 or 0.1 Gbit/s: four blocks
-    C2   0.1 ms and 2.5 Gbit/s, 0.2 and 2, 0.4 and 1.5, 0.8 and 1, 1.6 and 0.5, 3.2 and 0.1, and back
+    C2   0.1 ms and 2.5 Gbit/s, 0.2 and 2, 0.4 and 1.5, 0.8 and 1, 1.6 and 0.5, 3.2 and 0.1; back
 
-A block is a number of steps, as theirs is one of epochs: the same work meets the same links, however
+A block is a number of steps, as theirs is of epochs: the same work meets the same links, however
 slow a scheme is. TCP's congestion control is cubic. All schemes of a seed run one after another.
 
 "best fixed" is the fixed scheme with the least sum of its times over the seeds. "known afterwards"
@@ -26,7 +26,7 @@ import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "netlab"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "netlab"))
 from lab import Lab, Signals, program  # noqa: E402
 from namespaces import unavailable  # noqa: E402
 
@@ -38,7 +38,8 @@ SCHEDULES = {"C1": (25, [(NEAR, WIDE), (NEAR, NARROW), (FAR, WIDE), (FAR, NARROW
              "C2": (20, UP + UP[-2:0:-1])}
 DENSE, AUTO = "dense", "topk:density=auto"
 DENSITIES = (0.1, 0.033, 0.01, 0.003, 0.001)
-OTHERS = ("ar-topk:density=0.01,election=staleness,bypass=never", "exdyna:density=0.01,bypass=never")
+OTHERS = ("ar-topk:density=0.01,election=staleness,bypass=never",
+          "exdyna:density=0.01,bypass=never")
 TARGET = 0.97
 ROOT_PORT = 20000
 
@@ -77,10 +78,11 @@ def lay(lab, link):
 
 
 def train(lab, options, seed, scheme, out):
-    """One scheme's training. Rank 0 tells when a block begins and waits until its links are laid."""
+    """One scheme's training. Rank 0 says when a block begins, and waits for its links."""
     steps, blocks = SCHEDULES[options.schedule]
     environment = {"PITH_IFNAME": "eth0", "PITH_SIZE": str(options.ranks), "PITH_TRANSPORT": "tcp",
-                   "PITH_ROOT": f"{lab[0].address}:{ROOT_PORT}", "PITH_SECRET": secrets.token_hex(16)}
+                   "PITH_ROOT": f"{lab[0].address}:{ROOT_PORT}",
+                   "PITH_SECRET": secrets.token_hex(16)}
     flags = ["--scheme", scheme, "--block", steps, "--steps", options.steps, "--seed", seed,
              "--batch", options.batch, "--rate", options.rate, "--enough", TARGET, "--out", out]
     lay(lab, blocks[0])
