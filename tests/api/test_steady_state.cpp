@@ -166,8 +166,10 @@ void moves(Rank& self, bool registered) {
   }
 }
 
-// The body in ranks of its own.
-void runs(int size, const Setup& setup, const Body& body) {
+// The body in ranks of its own. The first calls by a rival allocate what its later ones use, so
+// none is tried.
+void runs(int size, Setup setup, const Body& body) {
+  setup.environment.emplace_back("PITH_LEARN", "0");
   INFO(name_of(setup) << ", " << size << " ranks");
   ranks_are_processes = setup.way == Way::processes;
   CHECK(run(size, setup, body) == "");
