@@ -47,8 +47,7 @@ std::uint64_t begin_timing(const ChoiceLearning& learning, const CollectiveArgs&
 template <class Args>
 void end_timing(ChoiceLearning&, const Args&, std::uint64_t) {}
 void end_timing(ChoiceLearning& learning, const CollectiveArgs& args, std::uint64_t begun_ns) {
-  learning.add({&learning.algorithm_of(args), args.plan.variant, args.count * size_of(args.type),
-                static_cast<double>(monotonic_ns() - begun_ns) * 1e-9});
+  learning.add(args, begun_ns, monotonic_ns());
 }
 
 }  // namespace

@@ -16,7 +16,10 @@ void ChoiceLearning::begin() {
   if (keeps_times()) times_.reserve(most_times);
 }
 
-void ChoiceLearning::add(const CallTime& time) {
+void ChoiceLearning::add(const CollectiveArgs& args, std::uint64_t begun_ns,
+                         std::uint64_t ended_ns) {
+  const CallTime time{&model_.algorithm(args), args.plan.variant, args.count * size_of(args.type),
+                      static_cast<double>(ended_ns - begun_ns) * 1e-9};
   const std::lock_guard lock(mutex_);
   if (times_.size() < times_.capacity()) times_.push_back(time);
 }

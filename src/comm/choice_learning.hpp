@@ -38,9 +38,8 @@ class ChoiceLearning {
   }
   // For the log, where nothing is learnt from them.
   bool times_all() const { return log_ && !model_.learns(); }
-  const Algorithm& algorithm_of(const CollectiveArgs& args) const { return model_.algorithm(args); }
   // Times that the control thread is too slow to fetch are dropped. Allocates nothing.
-  void add(const CallTime& time);
+  void add(const CollectiveArgs& args, std::uint64_t begun_ns, std::uint64_t ended_ns);
 
   // --- by the control thread ---
 

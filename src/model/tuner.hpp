@@ -49,10 +49,10 @@ class Tuner {
   // What should hold.
   const Choices& wanted() const { return wanted_; }
   const Choices& start() const { return start_; }
-  std::vector<TunedCell> cells() const;  // tuned_cells.cpp
   // Changes of choices since it was called last, a line for each, with the times that are their
   // reason.
   std::vector<std::string> take_reasons() { return std::exchange(reasons_, {}); }
+  std::vector<TunedCell> cells() const;  // tuned_cells.cpp
 
  private:
   struct Trial {
