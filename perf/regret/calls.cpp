@@ -107,8 +107,10 @@ std::vector<Calls::Contestant> Calls::sparse(const Cell& cell) {
   std::vector<Contestant> all;
   for (std::size_t i = 0; i < candidates_.size(); ++i) {
     const Candidate& candidate = candidates_[i];
-    if (candidate.name.empty() || candidate.learns || cell.bytes < candidate.least_bytes) continue;
+    const bool differs = !candidate.name.empty() && candidate.name != "learn=0";
+    if (!differs || cell.bytes < candidate.least_bytes) continue;
     all.push_back(compressed(cell, candidate.name, density, *teams_[i]));
+    all.back().learns = candidate.learns;
   }
   for (const char* exchange : {"direct", "ring", "recursive-doubling", "split"}) {
     all.push_back(compressed(

@@ -49,7 +49,7 @@ Candidate candidate_of(const std::string& setting) {
   const std::size_t equals = setting.find('=');
   const std::string name = setting.substr(0, equals);
   const std::string value = equals == std::string::npos ? "" : setting.substr(equals + 1);
-  Candidate candidate = {setting, {}, least_bytes_cut, {}, false};
+  Candidate candidate = {setting, {{"PITH_LEARN", "0"}}, least_bytes_cut, {}, false};
   if (name == "streams") {
     candidate.variables["PITH_STREAMS"] = value;
   } else if (name == "chunk") {
@@ -57,13 +57,11 @@ Candidate candidate_of(const std::string& setting) {
   } else if (name == "copy_bytes") {
     candidate.variables["PITH_COPY_BYTES"] = value;
     candidate.least_bytes = std::strtoull(value.c_str(), nullptr, 10);
-  } else if (setting == "learn=1") {
-    candidate.variables["PITH_LEARN"] = value;
+  } else if (setting == "learn=0") {
     candidate.least_bytes = 0;
-    candidate.learns = true;
   } else {
     throw std::runtime_error(fmt::format(
-        "--settings has {}, expected a form of streams=2, chunk=131072, copy_bytes=65536, learn=1",
+        "--settings has {}, expected a form of streams=2, chunk=131072, copy_bytes=65536, learn=0",
         setting));
   }
   return candidate;
@@ -78,7 +76,7 @@ std::string_view Candidate::name_for(Collective collective) const {
 }
 
 std::vector<Candidate> candidates_of(int ranks, const std::vector<std::string>& settings) {
-  std::vector<Candidate> all = {{"default", {}, 0, {}, false}, {"default-again", {}, 0, {}, false}};
+  std::vector<Candidate> all = {{"default", {}, 0, {}, true}, {"default-again", {}, 0, {}, true}};
   for (Candidate& candidate : forced_candidates(ranks)) all.push_back(std::move(candidate));
   for (const std::string& setting : settings) all.push_back(candidate_of(setting));
   return all;

@@ -1,6 +1,6 @@
 // What could serve a call: the library by its own choice, each algorithm forced, and the library
-// with another setting, or after it has learnt. Settings are read when a communicator is created,
-// so each has one of its own.
+// with another setting, or without what it learns. Settings are read when a communicator is
+// created, so each has one of its own.
 #pragma once
 
 #include <array>
@@ -34,7 +34,7 @@ struct Candidate {
 };
 
 // The first is the library's choice and the second is the same again. `settings`: "streams=1",
-// "copy_bytes=65536", "chunk=131072", "learn=1". Throws std::runtime_error if one is none of these.
+// "copy_bytes=65536", "chunk=131072", "learn=0". Throws std::runtime_error if one is none of these.
 std::vector<Candidate> candidates_of(int ranks, const std::vector<std::string>& settings);
 
 // Creates the candidate's communicator with its variables in the environment, which has none of

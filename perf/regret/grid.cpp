@@ -124,8 +124,7 @@ Record Grid::replay(const Cell& cell, double left_s, double share_s) {
     return record;
   }
   std::vector<Calls::Contestant> contestants = calls_.of(cell);
-  if (!can_learn(cell, share_s / 2))
-    std::erase_if(contestants, [](auto& one) { return one.learns; });
+  const bool learn = can_learn(cell, share_s / 4);
   std::vector<Replay::Call> calls;
   std::vector<double> guesses;
   for (const Calls::Contestant& one : contestants) {
@@ -134,7 +133,7 @@ Record Grid::replay(const Cell& cell, double left_s, double share_s) {
   }
   const double begun = seconds_now();
   for (const Calls::Contestant& one : contestants) {
-    if (one.learns) replay_.let_learn(one.call, share_s / 2);
+    if (learn && one.learns) replay_.let_learn(one.call, share_s / 4);
   }
   const double spent = control_.average(seconds_now() - begun, Average::rank0);
   const Replayed replayed =

@@ -24,7 +24,7 @@ from namespaces import unavailable  # noqa: E402
 
 SHAPED = re.compile(r"(\d+(?:\.\d+)?)g(?:\+(\d+(?:\.\d+)?)ms)?")
 # Beside every algorithm: the library's choice with another setting, where one may matter.
-LEARNING = ("learn=1",)
+LEARNING = ("learn=0",)
 TCP_SETTINGS = LEARNING + ("streams=1", "streams=2", "chunk=131072", "chunk=2097152")
 PRIVATE_SETTINGS = LEARNING + ("copy_bytes=65536", "chunk=16384", "chunk=262144")
 # Seconds of a small message beside the delay: two processors that handle packets.

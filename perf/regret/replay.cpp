@@ -53,7 +53,7 @@ double Replay::timed(const Call& call, int calls) const {
 // Beside the calls, ranks need some time to agree on what was learnt.
 void Replay::let_learn(const Call& call, double allowed_s) const {
   constexpr int enough_calls = 1000;
-  constexpr double agreement_s = 2.5;  // changes hold from a second of calls on
+  constexpr double agreement_s = 0.3;
   constexpr int batch = 25;
   const double start = seconds_now();
   double taken = 0;

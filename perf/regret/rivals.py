@@ -98,10 +98,10 @@ def least_cost(kind):
 
 # "textbook" takes every link for the same nominal one, "textbook-laid" knows the rate and delay
 # that the laboratory was asked for.
-def learned(_):
-    """The library after calls of the cell, with PITH_LEARN=1."""
-    return "learn=1"
+def unlearned(_):
+    """The library before it has made any call of the cell."""
+    return "learn=0"
 
 
-RIVALS = {"learned": learned, "openmpi": openmpi, "textbook": least_cost("textbook"),
+RIVALS = {"unlearned": unlearned, "openmpi": openmpi, "textbook": least_cost("textbook"),
           "textbook-laid": least_cost("textbook-laid")}

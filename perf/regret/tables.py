@@ -4,7 +4,7 @@ from score import (DEFAULT, TARGETS, best_of, complete, reaches, regret_of, regr
                    tried_times_of, what_of)
 
 RIVAL_NAMES = {"library": "the library", "fixed": "best single",
-               "learned": "having learnt", "openmpi": "Open MPI's rules",
+               "unlearned": "before it learns", "openmpi": "Open MPI's rules",
                "textbook": "textbook", "textbook-laid": "textbook, laid"}
 
 

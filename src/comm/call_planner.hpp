@@ -30,7 +30,7 @@ class CallPlanner {
 
   // Not for calls that a graph replays, which have no number: the model alone chooses for them.
   void plan(CollectiveArgs& args) {
-    if (learned_) learned_->plan(model_, args);
+    if (learned_) learned_->plan(args);
   }
 
   // By any thread.
@@ -39,12 +39,19 @@ class CallPlanner {
  private:
   // What a communicator that learns has.
   struct Learned {
+    // Of a collective and size.
+    struct Seat {
+      std::uint32_t count = 0;        // of its calls
+      std::uint32_t usual_until = 0;  // this count, all are made like this
+      CallPlan usual;
+    };
     std::mutex mutex;  // for other threads, while `choices` changes
     Choices start;
     Choices choices;
-    std::array<std::array<std::uint32_t, SizeClass::count>, collective_count> counts{};
+    std::array<std::array<Seat, SizeClass::count>, collective_count> seats{};
 
-    void plan(const Model& model, CollectiveArgs& args);
+    void plan(CollectiveArgs& args);
+    static CallPlan turn_in(Seat& seat, const Choices::Cell& cell, std::uint32_t count);
   };
 
   const Model& model_;

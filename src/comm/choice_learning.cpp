@@ -1,5 +1,7 @@
 #include "comm/choice_learning.hpp"
 
+#include <utility>
+
 #include "core/log.hpp"
 #include "core/run_together.hpp"
 
@@ -18,8 +20,11 @@ void ChoiceLearning::begin() {
 
 void ChoiceLearning::add(const CollectiveArgs& args, std::uint64_t begun_ns,
                          std::uint64_t ended_ns) {
+  constexpr std::uint64_t hardly = 16;  // of the call's time
+  const std::uint64_t took_ns = ended_ns - begun_ns;
+  const bool prompt = begun_ns - std::exchange(last_ended_ns_, ended_ns) < took_ns / hardly;
   const CallTime time{&model_.algorithm(args), args.plan.variant, args.count * size_of(args.type),
-                      static_cast<double>(ended_ns - begun_ns) * 1e-9};
+                      static_cast<double>(took_ns) * 1e-9, prompt};
   const std::lock_guard lock(mutex_);
   if (times_.size() < times_.capacity()) times_.push_back(time);
 }
@@ -35,7 +40,7 @@ void ChoiceLearning::learn() {
   if (!tuner_) tuner_ = std::make_unique<Tuner>(model_);
   for (const CallTime& time : taken_) tuner_->add(time);
   taken_.clear();
-  if (!model_.explains()) return (void)tuner_->take_reasons();
+  if (!model_.explains() || !model_.learns()) return (void)tuner_->take_reasons();
   for (const std::string& reason : tuner_->take_reasons()) log(LogLevel::warn, reason);
 }
 

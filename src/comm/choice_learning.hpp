@@ -61,6 +61,7 @@ class ChoiceLearning {
 
   const Model& model_;
   const bool is_first_;
+  std::uint64_t last_ended_ns_ = 0;
   std::mutex mutex_;
   std::vector<CallTime> times_;
 

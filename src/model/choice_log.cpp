@@ -37,13 +37,14 @@ std::string plan_text(Choices::Plan plan) {
 }
 
 // One way of making a cell's calls: what it should cost, and what it has.
-std::string candidate_text(const Model& model, const TunedCell& cell, Choices::Plan plan) {
+std::string candidate_text(const Model& model, const LinkCost& link, const TunedCell& cell,
+                           Choices::Plan plan) {
   const Algorithm& algorithm = Choices::algorithm_of(plan);
   const std::size_t bytes = cell.size.largest();
   std::string text = fmt::format("      {{{}", plan_text(plan));
   if (!serves(algorithm, model.shape(bytes))) return text + R"(, "serves": false})";
   text += fmt::format(R"(, "predicted_s": {:.6g})",
-                      model.cost(algorithm, bytes, Choices::variant_of(plan)));
+                      model.cost(algorithm, bytes, Choices::variant_of(plan), link));
   const auto tried = std::ranges::find(cell.tried, plan, &TunedCell::Tried::plan);
   if (tried != cell.tried.end()) {
     text += fmt::format(R"(, "samples": {}, "median_s": {:.6g}, "doubt": {:.3g})", tried->samples,
@@ -71,7 +72,7 @@ std::string cell_text(const Model& model, const Tuner& tuner, const TunedCell& c
   const Choices::Cell& wanted = tuner.wanted().at(cell.collective, cell.size);
   std::vector<std::string> candidates;
   for (const Choices::Plan plan : candidates_of(cell, wanted)) {
-    candidates.push_back(candidate_text(model, cell, plan));
+    candidates.push_back(candidate_text(model, tuner.link(), cell, plan));
   }
   std::vector<std::string> rivals;
   for (std::size_t i = 0; i < wanted.rival_count; ++i) {
@@ -102,7 +103,7 @@ void ChoiceLog::end(const Tuner* tuner) { write(text(tuner, true)); }
 
 std::string ChoiceLog::text(const Tuner* tuner, bool ended) const {
   const Shape shape = model_.shape(0);
-  const LinkCost& link = model_.link();
+  const LinkCost& link = tuner ? tuner->link() : model_.link();
   std::vector<std::string> cells;
   if (tuner) {
     for (const TunedCell& cell : tuner->cells()) cells.push_back(cell_text(model_, *tuner, cell));

@@ -19,7 +19,7 @@ bool can_serve(Choices::Plan plan, std::size_t collective, int ranks) {
 }
 
 bool is_valid(const Choices::Cell& cell, std::size_t collective, int ranks) {
-  if (cell.rival_count > cell.rivals.size()) return false;
+  if (cell.rival_count > cell.rivals.size() || cell.trials > Choices::Trials::often) return false;
   const auto rivals = std::span(cell.rivals).first(cell.rival_count);
   return (cell.chosen == Choices::by_model || can_serve(cell.chosen, collective, ranks)) &&
          std::ranges::all_of(rivals,
@@ -39,6 +39,12 @@ std::string Choices::text_of(Plan plan) {
   return variant.empty() ? std::string(name) : fmt::format("{} {}", name, variant);
 }
 
+void Choices::Cell::add_rival(Plan plan) {
+  const auto end = rivals.begin() + rival_count;
+  if (end != rivals.end() && std::find(rivals.begin(), end, plan) == end)
+    rivals[rival_count++] = plan;
+}
+
 void Choices::Cell::remove_rival(Plan plan) {
   const auto end = rivals.begin() + rival_count;
   const auto left = std::remove(rivals.begin(), end, plan);
@@ -53,7 +59,7 @@ std::string Choices::save(const Choices& start) const {
       const Cell& cell = cells_[collective][size];
       if (cell == start.cells_[collective][size]) continue;
       packer.value(static_cast<std::uint8_t>(collective)).value(static_cast<std::uint8_t>(size));
-      packer.value(cell.chosen).value(cell.is_new).value(cell.rival_count).value(cell.rivals);
+      packer.value(cell.chosen).value(cell.trials).value(cell.rival_count).value(cell.rivals);
     }
   }
   return packer.take();
@@ -66,7 +72,7 @@ Expected<Choices> Choices::restore(const Choices& start, std::string_view text, 
     const auto size = in.value<std::uint8_t>();
     Cell cell;
     cell.chosen = in.value<Plan>();
-    cell.is_new = in.value<std::uint8_t>() != 0;
+    cell.trials = in.value<Trials>();
     cell.rival_count = in.value<std::uint8_t>();
     cell.rivals = in.value<decltype(cell.rivals)>();
     const bool exists = in.whole() && collective < collective_count && size < SizeClass::count;

@@ -46,15 +46,21 @@ class Choices {
   static std::string text_of(Plan plan);
   static constexpr Plan by_model = 0xff;
 
+  // How often calls are made by rivals; see turn.hpp.
+  enum class Trials : std::uint8_t {
+    early,   // a few of the first calls
+    seldom,  // some calls
+    often,   // half of the calls: the choice is known to be a guess
+  };
+
   struct Cell {
     Plan chosen = by_model;
-    bool is_new = false;  // the rivals are to be tried now
+    Trials trials = Trials::early;
     std::uint8_t rival_count = 0;
     std::array<Plan, 8> rivals{};  // may be faster, as far as is known
 
-    void add_rival(Plan plan) {
-      if (rival_count < rivals.size()) rivals[rival_count++] = plan;
-    }
+    // If it is none yet, and there is room.
+    void add_rival(Plan plan);
     void remove_rival(Plan plan);
     bool operator==(const Cell&) const = default;
   };

@@ -21,6 +21,10 @@ constexpr std::size_t wire_chunk = std::size_t{512} << 10;
 
 }  // namespace
 
+LinkCost link_with(double alpha, double beta) {
+  return {alpha, beta, nominal::wire.gamma, std::min(nominal::wire.message, alpha / 2)};
+}
+
 Model::Model(const Settings& settings, int ranks)
     : ranks_(ranks),
       pinned_(settings.deterministic),
@@ -74,9 +78,7 @@ void Model::set_round_trip(double seconds) {
 void Model::set_link(double alpha, double beta) {
   constexpr std::size_t most = std::size_t{2} << 20;
   if (pinned_ || views_) return;
-  link_.alpha = alpha;
-  link_.beta = beta;
-  link_.message = std::min(nominal::wire.message, alpha / 2);
+  link_ = link_with(alpha, beta);
   tuning_.start_bytes = alpha / beta;
   const double filling = std::clamp<double>(tuning_.start_bytes / tuning_.lanes, wire_chunk, most);
   if (chunk_ == 0) tuning_.chunk_bytes = std::bit_ceil(static_cast<std::size_t>(filling));
@@ -114,45 +116,60 @@ const Algorithm* Model::algorithm(std::string_view collective, std::size_t bytes
   return found == algorithms().end() ? nullptr : &algorithm(found->collective, bytes);
 }
 
-double Model::cost(const Algorithm& algorithm, std::size_t bytes, Variant variant) const {
+double Model::cost(const Algorithm& algorithm, std::size_t bytes, Variant variant,
+                   const LinkCost& link) const {
   Shape shape = this->shape(bytes);
   shape.tuning = varied(shape.tuning, variant);
-  return cost_on(link_, algorithm, shape);
+  return cost_on(link, algorithm, shape);
 }
 
-Choices Model::start() const {
+Choices Model::choices_on(const LinkCost& link) const {
   Choices choices;
   if (!learns()) return choices;
   for (std::size_t i = 0; i < collective_count; ++i) {
     if (forced_[i]) continue;
-    for (std::size_t size = 0; size < SizeClass::count; ++size) {
-      add_rivals(choices, static_cast<Collective>(i), SizeClass::of_index(size));
+    const auto collective = static_cast<Collective>(i);
+    for (std::size_t at = 0; at < SizeClass::count; ++at) {
+      const SizeClass size = SizeClass::of_index(at);
+      choices.at(collective, size) = cell_on(link, collective, size);
     }
   }
   return choices;
 }
 
-// Those of least cost: there may be more than fit.
-void Model::add_rivals(Choices& choices, Collective collective, SizeClass size) const {
+// The rivals are those of least cost: there may be more than fit.
+//
+// Private memory goes through slots at the speed at which the cores exchange cache lines, which
+// differs by a factor of four, on virtual machines from minute to minute; copies hardly depend on
+// it. Time of copies / slots, 256 KiB to 16 MiB, 2 ranks: 0.25 to 0.33 (AMD EPYC, cores far apart),
+// 1 (the same, near), 0.5 (Sapphire Rapids, from 4 MiB on); 4 ranks: 0.5 to 0.85 (far), 1.6 (near).
+Choices::Cell Model::cell_on(const LinkCost& link, Collective collective, SizeClass size) const {
   constexpr std::size_t largest_tried = std::size_t{256} << 20;  // scratch of some is P vectors
   constexpr std::size_t short_bytes = std::size_t{64} << 10;
   constexpr std::size_t least_copied = std::size_t{16} << 10;
+  constexpr std::size_t usually_copied = std::size_t{256} << 10;
   const std::size_t bytes = size.largest();
-  if (bytes > largest_tried) return;
+  Choices::Cell cell;
+  const Algorithm& own = algorithm(collective, bytes);
+  const Algorithm& best = views_ ? own : cheapest_algorithm(shape(bytes), collective, link);
+  const bool copies = views_ && best.can_copy && bytes >= usually_copied;
+  const Choices::Plan chosen = Choices::plan_of(best, copies ? Variant::copies : Variant::usual);
+  if (copies || &best != &own) cell.chosen = chosen;
+  if (bytes > largest_tried) return cell;
   std::vector<std::pair<double, Choices::Plan>> found;
   for (const Algorithm& one : algorithms()) {
     if (one.collective != collective || !serves(one, shape(bytes))) continue;
-    const double cost = this->cost(one, bytes);
+    const double cost = this->cost(one, bytes, Variant::usual, link);
     found.emplace_back(cost, Choices::plan_of(one));
     const bool may_copy = views_ && one.can_copy && bytes >= least_copied;
     if (may_copy) found.emplace_back(cost, Choices::plan_of(one, Variant::copies));
   }
   std::ranges::sort(found);
-  const Choices::Plan chosen = Choices::plan_of(algorithm(collective, bytes));
   for (const auto& [cost, plan] : found) {
     if (cost > (bytes <= short_bytes ? 3 : 2) * found.front().first) break;
-    if (plan != chosen) choices.at(collective, size).add_rival(plan);
+    if (plan != chosen) cell.add_rival(plan);
   }
+  return cell;
 }
 
 bool Model::is_faster_dense(const Spec& spec, std::size_t count, const Hosts* hosts) const {

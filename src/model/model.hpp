@@ -13,6 +13,9 @@
 
 namespace pith {
 
+// With what follows from these.
+LinkCost link_with(double alpha, double beta);
+
 class Model final : public Chooser {
  public:
   // With PITH_DETERMINISTIC only the arguments of a call decide, so that every run has the same
@@ -57,12 +60,18 @@ class Model final : public Chooser {
   bool is_forced(Collective collective) const {
     return forced_[static_cast<std::size_t>(collective)] != nullptr;
   }
-  // Seconds that the call takes on link().
+  // Seconds that the call takes on link(), or on another one.
   double cost(const Algorithm& algorithm, std::size_t bytes,
-              Variant variant = Variant::usual) const;
+              Variant variant = Variant::usual) const {
+    return cost(algorithm, bytes, variant, link_);
+  }
+  double cost(const Algorithm& algorithm, std::size_t bytes, Variant variant,
+              const LinkCost& link) const;
   // What calls begin with: this model's own choice, and as its rivals the algorithms that may be
   // faster, by a cost function that may be wrong. No rivals where the choice is not the library's.
-  Choices start() const;
+  Choices start() const { return choices_on(link_); }
+  // The same once the link is known to be another one.
+  Choices choices_on(const LinkCost& link) const;
   bool is_faster_dense(const Spec& spec, std::size_t count, const Hosts* hosts) const override;
   // With PITH_DETERMINISTIC by gains and nominal links alone.
   void adapt_density(const Spec& spec, std::size_t count, const DensityFacts& facts,
@@ -77,7 +86,7 @@ class Model final : public Chooser {
  private:
   using Cheapest = std::array<std::atomic<const Algorithm*>, SizeClass::count>;
 
-  void add_rivals(Choices& choices, Collective collective, SizeClass size) const;
+  Choices::Cell cell_on(const LinkCost& link, Collective collective, SizeClass size) const;
   void forget_cheapest();
 
   const int ranks_;

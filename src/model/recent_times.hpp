@@ -17,6 +17,8 @@ class RecentTimes {
   std::size_t count() const { return count_; }
   // Of a logarithm of seconds; 0: there was no time yet.
   double median() const { return median_of(logs_); }
+  // Not before there is a time.
+  double least() const { return std::ranges::min(std::span(logs_).first(held())); }
   // The standard deviation of a logarithm, by the median distance from the median [F. Hampel, The
   // influence curve and its role in robust estimation, J. Amer. Statist. Assoc. 69, 1974].
   double deviation() const {

@@ -3,53 +3,105 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "collectives/registry.hpp"
+#include "model/call_link.hpp"
+#include "model/turn.hpp"
 
 namespace pith {
 
 namespace {
 
 // Calls of a plan until it is judged, and until nothing more is expected of it.
-constexpr std::size_t few = 4;
+constexpr std::size_t few = calls_to_judge;
 constexpr std::size_t enough = 12;
-// Timed calls of a cell in which rivals are tried without being agreed to be new, or fewer.
-constexpr std::uint64_t first_calls = 240;
-// Less is not worth a change; a rival that is slower by more is given up early. Of logarithms.
+// Less is not worth a change; a rival that is slower by more is given up. Of logarithms.
 constexpr double worthwhile = 0.03;
 constexpr double hopeless = 0.1;
-// Timed calls between two times that rivals are tried. Doubled each time, and halved where that has
-// changed the choice: on links that keep changing, what trying costs stays bounded.
-constexpr std::uint64_t least_patience = 512;
+// Earlier by so much, and by three times the noise, no single call is by accident. Late are some.
+constexpr double early = 0.2;
+
+// What trying anew may cost in all, however often links change.
+constexpr bool may_try(std::uint64_t calls, std::uint64_t tried) {
+  constexpr std::uint64_t at_first = 128;
+  constexpr std::uint64_t one_in = 64;
+  return tried < at_first + calls / one_in;
+}
+
+enum class Verdict : std::uint8_t { open, better, not_better };
+
+Verdict judge(const RecentTimes& ours, const RecentTimes& its) {
+  constexpr double surely = 3;
+  if (ours.count() < few || its.count() == 0) return Verdict::open;
+  const double gain = ours.median() - its.median();
+  const double noise = surely * ours.deviation();
+  if (gain > std::max(early, noise)) return Verdict::better;
+  const bool is_late = its.least() - ours.median() > std::max(hopeless, noise);
+  if (its.count() > 2 && is_late) return Verdict::not_better;
+  if (its.count() < few) return Verdict::open;
+  const double doubt = std::hypot(ours.doubt(), its.doubt());
+  const bool is_known = its.count() >= enough;
+  if (gain > worthwhile && gain > (is_known ? 1.5 : surely) * doubt) return Verdict::better;
+  const bool is_worse = gain < -std::max(hopeless, surely * doubt);
+  return is_known || is_worse ? Verdict::not_better : Verdict::open;
+}
 
 }  // namespace
 
-Tuner::Tuner(const Model& model) : model_(model), start_(model.start()), wanted_(start_) {}
+Tuner::Tuner(const Model& model)
+    : model_(model),
+      over_links_(!model.views()),
+      start_(model.start()),
+      wanted_(start_),
+      link_(model.link()),
+      era_began_(link_) {}
 
-Tuner::Trial& Tuner::trial(Learning& cell, Choices::Plan plan) {
+Tuner::Trial& Tuner::trial(Learning& cell, Plan plan) {
   const auto found = std::ranges::find(cell.trials, plan, &Trial::plan);
   if (found != cell.trials.end()) return *found;
   return cell.trials.emplace_back(plan);
 }
 
+// Of this era.
+RecentTimes Tuner::times(Learning& cell, Plan plan) const {
+  const Trial& its = trial(cell, plan);
+  return its.era == era_ ? its.times : RecentTimes();
+}
+
+void Tuner::add(Trial& trial, double seconds, bool prompt) const {
+  if (trial.era != era_) trial.times = trial.prompt = {};
+  trial.era = era_;
+  trial.link = link_;
+  trial.times.add(seconds);
+  if (prompt) trial.prompt.add(seconds);
+}
+
+Choices::Plan Tuner::planned(const Key& key, const Choices::Cell& cell) const {
+  if (cell.chosen != Choices::by_model) return cell.chosen;
+  return Choices::plan_of(model_.algorithm(key.first, SizeClass::of_index(key.second).largest()));
+}
+
 Tuner::Learning& Tuner::learning(const CallTime& time) {
-  const Collective collective = time.algorithm->collective;
-  const auto [found, is_new] = cells_.try_emplace({collective, SizeClass(time.bytes).index()});
+  const Key key{time.algorithm->collective, SizeClass(time.bytes).index()};
+  const auto [found, is_new] = cells_.try_emplace(key);
   Learning& cell = found->second;
   cell.bytes = time.bytes;
-  if (is_new) {
-    cell.chosen = Choices::plan_of(model_.algorithm(collective, time.bytes));
-    cell.patience = least_patience;
-  }
+  if (is_new) cell.chosen = planned(key, wanted(key));
   return cell;
 }
 
+double Tuner::log_cost(const Learning& cell, Plan plan, const LinkCost& link) const {
+  const std::size_t bytes = SizeClass(cell.bytes).largest();
+  return std::log(model_.cost(Choices::algorithm_of(plan), bytes, Choices::variant_of(plan), link));
+}
+
 // What the call would have taken at the largest size of its class: programs may have several sizes
-// in one, and make every fourth call, a rival's, by the same of them.
+// in one, and make every eighth call, a rival's, by the same of them.
 double Tuner::at_largest(const CallTime& time) const {
   const auto cost = [&](std::size_t bytes) {
-    return model_.cost(*time.algorithm, bytes, time.variant);
+    return model_.cost(*time.algorithm, bytes, time.variant, link_);
   };
   const double own = cost(time.bytes);
   return own > 0 ? time.seconds * cost(SizeClass(time.bytes).largest()) / own : 0;
@@ -61,21 +113,26 @@ void Tuner::add(const CallTime& time) {
   if (!(seconds > 0)) return;
   const Key key{time.algorithm->collective, SizeClass(time.bytes).index()};
   Learning& cell = learning(time);
+  const Plan plan = Choices::plan_of(*time.algorithm, time.variant);
   ++cell.calls;
-  const Choices::Plan plan = Choices::plan_of(*time.algorithm, time.variant);
+  cell.tried += plan != cell.chosen;
   Trial& its = trial(cell, plan);
   if (!std::exchange(its.begun, true)) return;
-  const bool settled = wanted_.at(key.first, SizeClass(time.bytes)).rival_count == 0;
-  const bool stepped = settled && plan == cell.chosen && is_step(cell, seconds);
-  its.times.add(seconds);
-  if (stepped && cell.calls > cell.settled_at + cell.patience) return try_again(key, cell);
-  if (!settled) decide(key, cell);
+  const bool of_link = over_links_ && time.prompt;
+  if (plan == cell.chosen && is_step(cell, seconds)) {
+    return of_link ? begin_era(key, cell, seconds) : try_again(key, cell);
+  }
+  add(its, seconds, of_link);
+  if (of_link && std::has_single_bit(its.prompt.count())) fit();
+  if (wanted(key).rival_count > 0) decide(key, cell);
 }
 
-bool Tuner::is_step(Learning& cell, double seconds) {
-  const RecentTimes& times = trial(cell, cell.chosen).times;
-  if (times.count() < few) return false;
-  const double surprise = (std::log(seconds) - times.median()) / times.deviation();
+bool Tuner::is_step(Learning& cell, double seconds) const {
+  const RecentTimes its = times(cell, cell.chosen);
+  constexpr double remembered = 64;
+  if (its.count() < few) return false;
+  const double surprise = (std::log(seconds) - its.median()) / std::sqrt(cell.noise.variance());
+  cell.noise.learn(surprise, 1, remembered);
   const bool late = cell.steps.late.add(surprise, cell.calls);
   const bool early = cell.steps.early.add(-surprise, cell.calls);
   if (late || early) cell.steps = {};
@@ -83,70 +140,135 @@ bool Tuner::is_step(Learning& cell, double seconds) {
 }
 
 void Tuner::try_again(const Key& key, Learning& cell) {
-  const SizeClass size(cell.bytes);
-  const Choices::Cell& start = start_.at(key.first, size);
-  Choices::Cell& wanted = wanted_.at(key.first, size);
-  wanted.add_rival(Choices::plan_of(model_.algorithm(key.first, cell.bytes)));
-  for (std::size_t i = 0; i < start.rival_count; ++i) wanted.add_rival(start.rivals[i]);
+  Choices::Cell& wanted = this->wanted(key);
+  if (wanted.rival_count > 0 || !may_try(cell.calls, cell.tried)) return;
+  wanted = model_.choices_on(link_).at(key.first, SizeClass::of_index(key.second));
+  wanted.add_rival(planned(key, wanted));
   wanted.remove_rival(cell.chosen);
-  if (wanted.rival_count == 0) return;
-  wanted.is_new = true;
-  cell.trials.clear();
+  wanted.chosen = cell.chosen;
+  if (wanted.rival_count > 0) wanted.trials = Choices::Trials::often;
+  for (Trial& one : cell.trials) one.times = one.prompt = {};
   cell.chunks_tried = false;
-  cell.patience *= 2;
+}
+
+// Calls of one size do not tell whether messages or bytes take longer, so the rivals are tried even
+// where the fit knows no other link.
+void Tuner::begin_era(const Key& key, Learning& cell, double seconds) {
+  ++era_;
+  era_began_ = link_;
+  add(trial(cell, cell.chosen), seconds, true);
+  fit();
+  carry_over(key, cell, model_.choices_on(link_).at(key.first, SizeClass(cell.bytes)));
+}
+
+// All choices follow where the link is another than was thought.
+void Tuner::fit() {
+  std::vector<CallTime> calls;
+  for (const auto& [key, cell] : cells_) {
+    for (const Trial& one : cell.trials) {
+      if (one.era != era_ || one.prompt.count() == 0) continue;
+      calls.push_back({&Choices::algorithm_of(one.plan), Choices::variant_of(one.plan),
+                       SizeClass(cell.bytes).largest(), std::exp(one.prompt.median())});
+    }
+  }
+  const LinkCost found = fit_link(model_, calls, era_began_);
+  if (!is_another_link(found, link_)) return;
+  const LinkCost before = std::exchange(link_, found);
+  reasons_.push_back(
+      fmt::format("a message takes {:.3g} us and a byte {:.3g} ns instead of {:.3g} and {:.3g}",
+                  found.alpha * 1e6, found.beta * 1e9, before.alpha * 1e6, before.beta * 1e9));
+  const Choices known = std::exchange(wanted_, model_.choices_on(link_));
+  for (auto& [key, cell] : cells_) {
+    const SizeClass size(cell.bytes);
+    const Choices::Cell fresh = std::exchange(wanted(key), known.at(key.first, size));
+    carry_over(key, cell, fresh);
+  }
+}
+
+// Of those that were tried. The time of a plan was its cost on the link of the time times some
+// factor, and is its cost on the link as it is now times that.
+Choices::Plan Tuner::likely_best(Learning& cell) const {
+  constexpr double clearly = 0.1;
+  const auto expected = [&](const Trial& one) {
+    const double change = log_cost(cell, one.plan, link_) - log_cost(cell, one.plan, one.link);
+    return one.times.median() + (one.era == era_ ? 0 : change);
+  };
+  const Trial chosen = trial(cell, cell.chosen);
+  if (chosen.times.count() == 0) return cell.chosen;
+  const Trial* best = &chosen;
+  for (const Trial& one : cell.trials) {
+    if (one.times.count() > 0 && expected(one) < expected(*best)) best = &one;
+  }
+  return expected(*best) < expected(chosen) - clearly ? best->plan : cell.chosen;
+}
+
+// What is known of a cell meets what would be chosen if nothing were.
+void Tuner::carry_over(const Key& key, Learning& cell, const Choices::Cell& fresh) {
+  if (model_.is_forced(key.first)) return;
+  Choices::Cell& wanted = this->wanted(key);
+  Choices::Cell next;
+  const auto propose = [&](Plan plan) {
+    if (times(cell, plan).count() < few) next.add_rival(plan);
+  };
+  propose(planned(key, fresh));
+  for (std::size_t i = 0; i < wanted.rival_count; ++i) next.add_rival(wanted.rivals[i]);
+  propose(cell.chosen);
+  for (std::size_t i = 0; i < fresh.rival_count; ++i) propose(fresh.rivals[i]);
+  if (!may_try(cell.calls, cell.tried)) next = {};
+  next.chosen = likely_best(cell);
+  next.remove_rival(next.chosen);
+  if (next.rival_count > 0) next.trials = Choices::Trials::often;
+  cell.chosen = next.chosen;
+  cell.chunks_tried = false;
+  wanted = next;
 }
 
 void Tuner::decide(const Key& key, Learning& cell) {
-  Choices::Cell& wanted = wanted_.at(key.first, SizeClass(cell.bytes));
-  if (trial(cell, cell.chosen).times.count() < few) return;
+  Choices::Cell& wanted = this->wanted(key);
   const Choices::Cell before = wanted;
+  bool is_judged = false;
+  bool is_seen = true;
   for (std::size_t i = 0; i < before.rival_count; ++i) {
-    const Choices::Plan rival = before.rivals[i];
-    const RecentTimes its = trial(cell, rival).times;
-    if (its.count() < few) continue;
-    const RecentTimes& ours = trial(cell, cell.chosen).times;
-    const double gain = ours.median() - its.median();
-    const double doubt = std::hypot(ours.doubt(), its.doubt());
-    const bool is_known = its.count() >= enough;
-    const bool is_better = gain > worthwhile && gain > (is_known ? 1.5 : 3) * doubt;
-    const bool is_worse = gain < -std::max(hopeless, 3 * doubt);
-    if (is_better) choose(key, cell, rival);
-    if (is_better || is_known || is_worse) wanted.remove_rival(rival);
+    const Plan rival = before.rivals[i];
+    const RecentTimes its = times(cell, rival);
+    const Verdict verdict = judge(times(cell, cell.chosen), its);
+    if (verdict == Verdict::better) choose(key, cell, rival);
+    if (verdict != Verdict::open) wanted.remove_rival(rival);
+    is_judged |= verdict != Verdict::open || its.count() >= few;
+    is_seen &= verdict != Verdict::open || its.count() > 0;
   }
-  // The first calls are over; those that have not been judged go on by agreement.
-  wanted.is_new |= wanted.rival_count > 0 && cell.calls > first_calls;
-  if (wanted == before || wanted.rival_count > 0 || try_chunks(key, cell)) return;
-  wanted.is_new = false;
-  cell.settled_at = cell.calls;
+  // Early turns are over, or will be soon; what was a guess is one no more.
+  const bool is_guess = wanted.trials == Choices::Trials::often;
+  if (is_guess ? is_seen : is_judged) wanted.trials = Choices::Trials::seldom;
+  if (wanted.rival_count == 0) wanted.trials = Choices::Trials::early;
+  if (wanted != before && wanted.rival_count == 0) try_chunks(key, cell);
 }
 
 // Adds the chosen algorithm with other chunks as rivals, where its messages are that long.
-bool Tuner::try_chunks(const Key& key, Learning& cell) {
-  if (std::exchange(cell.chunks_tried, true)) return false;
-  if (Choices::variant_of(cell.chosen) != Variant::usual) return false;
+void Tuner::try_chunks(const Key& key, Learning& cell) {
+  if (std::exchange(cell.chunks_tried, true)) return;
+  if (Choices::variant_of(cell.chosen) != Variant::usual) return;
   const bool is_cut = key.first == Collective::allreduce;
   const std::size_t piece = cell.bytes / (is_cut ? static_cast<std::size_t>(model_.ranks()) : 1);
   const Algorithm& algorithm = Choices::algorithm_of(cell.chosen);
-  Choices::Cell& wanted = wanted_.at(key.first, SizeClass(cell.bytes));
+  Choices::Cell& wanted = this->wanted(key);
   for (const Variant variant : {Variant::long_chunks, Variant::short_chunks}) {
     const Variant longer = variant == Variant::long_chunks ? Variant::usual : variant;
     if (piece <= varied(model_.tuning(), longer).chunk_bytes) continue;
     wanted.add_rival(Choices::plan_of(algorithm, variant));
   }
-  wanted.is_new |= wanted.rival_count > 0;
-  return wanted.rival_count > 0;
+  if (wanted.rival_count > 0) wanted.trials = Choices::Trials::seldom;
 }
 
-void Tuner::choose(const Key& key, Learning& cell, Choices::Plan plan) {
-  const auto told = [&](Choices::Plan one) {
+void Tuner::choose(const Key& key, Learning& cell, Plan plan) {
+  const auto told = [&](Plan one) {
     return fmt::format("{} {:.3g} us", Choices::text_of(one),
-                       std::exp(trial(cell, one).times.median()) * 1e6);
+                       std::exp(times(cell, one).median()) * 1e6);
   };
   reasons_.push_back(fmt::format("{} of up to {} bytes: {} instead of {}", name_of(key.first),
                                  SizeClass(cell.bytes).largest(), told(plan), told(cell.chosen)));
   cell.chosen = plan;
-  cell.patience = std::max(cell.patience / 2, least_patience);
-  wanted_.at(key.first, SizeClass(cell.bytes)).chosen = plan;
+  wanted(key).chosen = plan;
 }
 
 }  // namespace pith

@@ -1,10 +1,14 @@
 // Learns from the times of calls which algorithm is fastest, by collective and size.
 //
 // A cell (collective, size class) begins with the model's own choice and some rivals, which some of
-// its first calls are made by (comm/call_planner.hpp). A rival that is clearly faster becomes the
-// choice, and one that is clearly slower, or has been tried enough, is tried no more. When the
-// times of a settled cell change by a step, its rivals are tried anew. Chunks of other lengths are
-// tried once the algorithm is settled.
+// its first calls are made by (turn.hpp). A rival that is clearly faster becomes the choice, and
+// one that is clearly slower, or has been tried enough, is tried no more. Chunks of other lengths
+// are tried once the algorithm is settled.
+//
+// When the times of a choice change by a step, rivals are tried anew. Over links that step begins
+// an era: what messages cost is fitted to the times since (call_link.hpp), and older times are
+// carried over by the cost functions. So all sizes have another choice at once where the link has
+// changed, those that were never called included.
 //
 // Not for several threads.
 #pragma once
@@ -38,7 +42,7 @@ struct TunedCell {
   Choices::Plan chosen = 0;
   bool settled = false;  // no rival is tried now
   std::uint64_t timed_calls = 0;
-  std::vector<Tried> tried;  // where there are times
+  std::vector<Tried> tried;  // where there are times since the link has changed last
 };
 
 class Tuner {
@@ -49,6 +53,8 @@ class Tuner {
   // What should hold.
   const Choices& wanted() const { return wanted_; }
   const Choices& start() const { return start_; }
+  // What messages cost, as far as is known.
+  const LinkCost& link() const { return link_; }
   // Changes of choices since it was called last, a line for each, with the times that are their
   // reason.
   std::vector<std::string> take_reasons() { return std::exchange(reasons_, {}); }
@@ -60,32 +66,52 @@ class Tuner {
 
     Choices::Plan plan;
     bool begun = false;
-    RecentTimes times;
+    RecentTimes times;      // of one era
+    RecentTimes prompt;     // those of them that are
+    std::uint64_t era = 0;  // which
+    LinkCost link;          // as it was then
   };
   struct Learning {
     std::size_t bytes = 0;  // of the last call
     Choices::Plan chosen = 0;
     std::vector<Trial> trials;
+    NoiseScale noise;  // of the choice
     StepDetectors steps;
-    std::uint64_t settled_at = 0;  // by number of calls
     std::uint64_t calls = 0;
-    std::uint64_t patience = 0;  // calls between two times that rivals are tried
-    bool chunks_tried = false;   // or being tried now
+    std::uint64_t tried = 0;    // calls by rivals
+    bool chunks_tried = false;  // or being tried now
   };
   using Key = std::pair<Collective, std::size_t>;
+  using Plan = Choices::Plan;
 
   double at_largest(const CallTime& time) const;
+  double log_cost(const Learning& cell, Plan plan, const LinkCost& link) const;
   Learning& learning(const CallTime& time);
-  static bool is_step(Learning& cell, double seconds);
+  static Trial& trial(Learning& cell, Plan plan);
+  RecentTimes times(Learning& cell, Plan plan) const;
+  void add(Trial& trial, double seconds, bool prompt) const;
+  Choices::Cell& wanted(const Key& key) {
+    return wanted_.at(key.first, SizeClass::of_index(key.second));
+  }
+  Plan planned(const Key& key, const Choices::Cell& cell) const;
+
+  bool is_step(Learning& cell, double seconds) const;
+  void begin_era(const Key& key, Learning& cell, double seconds);
   void try_again(const Key& key, Learning& cell);
+  void fit();
+  void carry_over(const Key& key, Learning& cell, const Choices::Cell& fresh);
+  Plan likely_best(Learning& cell) const;
   void decide(const Key& key, Learning& cell);
-  bool try_chunks(const Key& key, Learning& cell);
-  void choose(const Key& key, Learning& cell, Choices::Plan plan);
-  static Trial& trial(Learning& cell, Choices::Plan plan);
+  void try_chunks(const Key& key, Learning& cell);
+  void choose(const Key& key, Learning& cell, Plan plan);
 
   const Model& model_;
+  const bool over_links_;
   const Choices start_;
   Choices wanted_;
+  LinkCost link_;
+  std::uint64_t era_ = 0;
+  LinkCost era_began_;  // with this link; fits begin there, and so do not drift
   std::map<Key, Learning> cells_;
   std::vector<std::string> reasons_;
 };

@@ -181,7 +181,8 @@ constexpr std::array table{
           return set_flag("DETERMINISTIC", text, s.deterministic);
         }},
     SettingInfo{
-        "LEARN", Scope::agreed, "1: calls are timed, and choices follow; 0: they stay",
+        "LEARN", Scope::agreed,
+        "1: calls are timed, and choices follow; 0: they stay, as with PITH_DETERMINISTIC",
         [](const Settings& s) { return flag(s.learn); },
         [](Settings& s, const std::string& text) { return set_flag("LEARN", text, s.learn); }},
     SettingInfo{

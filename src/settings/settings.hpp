@@ -30,7 +30,7 @@ struct Settings {
   bool cuda_launches_block = false;  // by CUDA_LAUNCH_BLOCKING
   std::string order = "topology";
   bool deterministic = false;
-  bool learn = false;
+  bool learn = true;
   bool explain = false;
   std::string host;           // empty: by ifname and socket_family
   std::string host_id;        // not empty: only ranks with an equal one share memory

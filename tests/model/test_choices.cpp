@@ -46,7 +46,7 @@ TEST_CASE("choices are saved as what differs from the start", "[choices]") {
   Choices changed = start;
   Choices::Cell& cell = changed.at(Collective::allreduce, SizeClass(64 * kib));
   cell.chosen = plan_of(Collective::allreduce, "ring");
-  cell.is_new = true;
+  cell.trials = Choices::Trials::seldom;
   cell.add_rival(plan_of(Collective::allreduce, "two_shot"));
   const std::string saved = changed.save(start);
   const Expected<Choices> restored = Choices::restore(start, saved, 4);
@@ -151,7 +151,9 @@ TEST_CASE("a model that learns begins with rivals of its own choice", "[choices]
     return one.start().at(collective, SizeClass(64 * kib)).rival_count;
   };
   CHECK(rivals(model, Collective::barrier) == 0);
-  CHECK(rivals(Model(Settings(), 4), Collective::allreduce) == 0);
+  Settings constant;
+  constant.learn = false;
+  CHECK(rivals(Model(constant, 4), Collective::allreduce) == 0);
   Settings deterministic = learning();
   deterministic.deterministic = true;
   CHECK(rivals(Model(deterministic, 4), Collective::allreduce) == 0);

@@ -1,0 +1,75 @@
+#include "model/call_link.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace pith {
+
+namespace {
+
+// Of a call: seconds in all, and by its messages and its bytes.
+struct Parts {
+  double all = 0;
+  double by_alpha = 0;
+  double by_beta = 0;
+};
+
+// By small changes: the cost is linear in both, but for pieces that go at the same time.
+Parts parts_of(const Model& model, const CallTime& call, const LinkCost& link) {
+  constexpr double small = 1e-3;
+  const auto cost = [&](const LinkCost& on) {
+    return model.cost(*call.algorithm, call.bytes, call.variant, on);
+  };
+  LinkCost later = link;
+  LinkCost slower = link;
+  later.alpha *= 1 + small;
+  slower.beta *= 1 + small;
+  const double all = cost(link);
+  return {all, (cost(later) - all) / small, (cost(slower) - all) / small};
+}
+
+// One step of Gauss and Newton, in logarithms.
+LinkCost improved(const Model& model, std::span<const CallTime> calls, const LinkCost& guess,
+                  const LinkCost& link) {
+  // How wrong cost functions are, noise included, and a guess.
+  constexpr double call_certainty = 1 / (0.2 * 0.2);
+  constexpr double guess_certainty = 1 / (1.5 * 1.5);
+  constexpr double furthest = 1;
+  double aa = guess_certainty;
+  double bb = guess_certainty;
+  double ab = 0;
+  double a = guess_certainty * std::log(guess.alpha / link.alpha);
+  double b = guess_certainty * std::log(guess.beta / link.beta);
+  for (const CallTime& call : calls) {
+    const Parts parts = parts_of(model, call, link);
+    const double by_alpha = parts.by_alpha / parts.all;
+    const double by_beta = parts.by_beta / parts.all;
+    const double late = std::log(call.seconds / parts.all);
+    aa += call_certainty * by_alpha * by_alpha;
+    ab += call_certainty * by_alpha * by_beta;
+    bb += call_certainty * by_beta * by_beta;
+    a += call_certainty * by_alpha * late;
+    b += call_certainty * by_beta * late;
+  }
+  const double determinant = aa * bb - ab * ab;
+  const double more_alpha = std::clamp((a * bb - b * ab) / determinant, -furthest, furthest);
+  const double more_beta = std::clamp((b * aa - a * ab) / determinant, -furthest, furthest);
+  return link_with(link.alpha * std::exp(more_alpha), link.beta * std::exp(more_beta));
+}
+
+}  // namespace
+
+LinkCost fit_link(const Model& model, std::span<const CallTime> calls, const LinkCost& guess) {
+  constexpr int steps = 16;
+  LinkCost link = guess;
+  for (int i = 0; i < steps; ++i) link = improved(model, calls, guess, link);
+  return link;
+}
+
+bool is_another_link(const LinkCost& one, const LinkCost& other) {
+  constexpr double noticeable = 0.4;  // of logarithms
+  return std::abs(std::log(one.alpha / other.alpha)) > noticeable ||
+         std::abs(std::log(one.beta / other.beta)) > noticeable;
+}
+
+}  // namespace pith

@@ -1,0 +1,19 @@
+// What messages between ranks cost, learnt from whole calls: what an algorithm's cost function says
+// of its messages and bytes is what its time tells of a message and a byte.
+#pragma once
+
+#include <span>
+
+#include "model/call_time.hpp"
+#include "model/model.hpp"
+
+namespace pith {
+
+// The link on which these calls would take their times, as nearly as one can; near `guess` in what
+// they do not tell.
+LinkCost fit_link(const Model& model, std::span<const CallTime> calls, const LinkCost& guess);
+
+// Whether choices between algorithms may differ by it.
+bool is_another_link(const LinkCost& one, const LinkCost& other);
+
+}  // namespace pith

@@ -1,0 +1,78 @@
+// Which calls of a collective and size are made by a rival of the choice, and which are timed:
+// found by counting the calls, so that all ranks find the same.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+#include "model/choices.hpp"
+
+namespace pith {
+
+enum class TurnOf : std::uint8_t { choice, timed_choice, rival };
+
+struct Turn {
+  TurnOf of = TurnOf::choice;
+  Choices::Plan rival = Choices::by_model;
+};
+
+// Calls of a rival until it is judged, without its first, which allocates what later ones use.
+constexpr std::uint32_t calls_to_judge = 4;
+
+// The place of a turn among `one_in` calls, a power of two: a division would cost a tenth of a
+// call. It changes from one turn to the next, since roots and sizes of calls may have a rhythm.
+constexpr std::uint32_t place_of(std::uint32_t turn, std::uint32_t one_in) {
+  constexpr std::uint32_t golden = 0x9E3779B1;  // D. Knuth, The Art of Computer Programming, 6.4
+  return (turn * golden) >> (32 - std::bit_width(one_in - 1));
+}
+
+// One call in so many is timed, and the one before or after it, for then one of them is prompt.
+constexpr std::uint32_t timed_one_in = 64;
+
+// Rivals take turns, each as often as the others: a few times early on, since short calls may be
+// over by thousands before ranks agree on what to make of them, and later for as long as they are
+// agreed to be tried. Then one call in eight is a rival's.
+class Turns {
+ public:
+  explicit Turns(const Choices::Cell& cell) : cell_(cell) {}
+
+  // `count`: how many calls came before.
+  Turn at(std::uint32_t count) const {
+    if (!tries(count)) {
+      const std::uint32_t first = first_timed(count / timed_one_in);
+      return {count - first < 2 ? TurnOf::timed_choice : TurnOf::choice};
+    }
+    const std::uint32_t turn = count / one_in();
+    const std::uint32_t place = place_of(turn, one_in());
+    if (count % one_in() == (place ^ (one_in() / 2))) return {TurnOf::timed_choice};
+    if (count % one_in() != place || (is_early() && turn < turns_before)) return {};
+    return {TurnOf::rival, cell_.rivals[turn % cell_.rival_count]};
+  }
+
+  // From this call on another one than the choice may be made, or one timed.
+  std::uint32_t next(std::uint32_t count) const {
+    if (tries(count)) return count;
+    const std::uint32_t first = first_timed(count / timed_one_in);
+    if (count < first + 2) return std::max(count, first);
+    return first_timed(count / timed_one_in + 1);
+  }
+
+ private:
+  // A program that makes fewer calls of a kind than these turns has only the choice of the start.
+  static constexpr std::uint32_t turns_before = 4;
+
+  static std::uint32_t first_timed(std::uint32_t turn) {
+    return turn * timed_one_in + (place_of(turn, timed_one_in) & ~1U);
+  }
+  bool is_early() const { return cell_.trials == Choices::Trials::early; }
+  std::uint32_t one_in() const { return cell_.trials == Choices::Trials::often ? 2 : 8; }
+  bool tries(std::uint32_t count) const {
+    const std::uint32_t end = turns_before + (calls_to_judge + 1) * cell_.rival_count;
+    return cell_.rival_count != 0 && (!is_early() || count / one_in() < end);
+  }
+
+  const Choices::Cell& cell_;
+};
+
+}  // namespace pith
