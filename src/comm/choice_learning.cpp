@@ -40,7 +40,7 @@ void ChoiceLearning::learn() {
   if (!tuner_) tuner_ = std::make_unique<Tuner>(model_);
   for (const CallTime& time : taken_) tuner_->add(time);
   taken_.clear();
-  if (!model_.explains()) return (void)tuner_->take_reasons();
+  if (!model_.explains() || !model_.learns()) return (void)tuner_->take_reasons();
   for (const std::string& reason : tuner_->take_reasons()) log(LogLevel::warn, reason);
 }
 

@@ -29,7 +29,7 @@ Model::Model(const Settings& settings, int ranks)
     : ranks_(ranks),
       pinned_(settings.deterministic),
       learns_(settings.learn && !pinned_ && ranks > 1),
-      explains_(settings.explain.changes),
+      explains_(settings.explain),
       chunk_(settings.chunk),
       link_(nominal::wire) {
   tuning_.lanes = settings.lanes;

@@ -246,7 +246,7 @@ Expected<std::unique_ptr<Communicator>> make_communicator(
   ControlNode& node = **control;
   RecordNames& names = PerProcess<RecordNames>::get();
   made->set_record_paths({names.prefix_of(settings.trace, id.address),
-                          names.prefix_of(settings.explain.log, id.address)});
+                          names.prefix_of(settings.explain_log, id.address)});
   bootstrap->listen_to([&node] { return node.plane().revocation_of(job_key); });
   const Error failed = without_throwing([&] { return connect(*made, *bootstrap, settings, log); });
   if (!failed) return made;

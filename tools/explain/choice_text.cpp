@@ -21,7 +21,7 @@ std::string why_untried(const ChoiceRecord& record, const RecordedCell& cell,
   }
   if (way.is_rival) return "is to be tried";
   if (cell.forced) return "not tried: PITH_ALGO names another";
-  if (!record.learns) return "not tried: without PITH_LEARN nothing is";
+  if (!record.learns) return "not tried: the communicator does not learn";
   double least = INFINITY;
   for (const RecordedWay& one : cell.ways) {
     if (one.serves) least = std::min(least, one.predicted_s);
@@ -90,7 +90,7 @@ std::string head(const ChoiceRecord& record, std::int64_t now_unix_s) {
   question.oversubscribed = record.oversubscribed;
   question.devices = record.devices;
   return fmt::format("{}\n{}; written {} s ago, {}\n", place_and_link(question),
-                     record.learns ? "learns from times (PITH_LEARN)" : "does not learn",
+                     record.learns ? "learns from times" : "does not learn (PITH_LEARN)",
                      std::max<std::int64_t>(now_unix_s - record.written_unix_s, 0),
                      record.ended ? "when the communicator ended" : "while calls could run");
 }
