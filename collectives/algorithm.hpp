@@ -92,6 +92,7 @@ struct CallPlan {
   const Algorithm* algorithm = nullptr;
   Variant variant = Variant::usual;
   bool is_timed = false;  // the call's time is to be learnt from
+  bool is_trial = false;  // of a rival of what is chosen
 };
 
 // The arguments of a dense collective. `count`: elements of send and recv, or of each of their

@@ -27,18 +27,19 @@ from lab import Lab, Signals, program  # noqa: E402
 
 DENSITIES = (0.1, 0.033, 0.01, 0.0033, 0.001)
 ALGORITHMS = ("recursive_doubling", "ring", "rabenseifner", "two_shot", "one_shot")
+CONSTANT = {"PITH_LEARN": "0"}
 UNDER, LASTS, NEIGHBOURS = 0.10, 10, 5
 
 
 def contenders(kind):
     """The one that chooses, then the fixed ones: name, environment, spec."""
     if kind == "dense":
-        return [("learn", {"PITH_LEARN": "1"}, "")] + [
+        return [("learn", {}, "")] + [
             (name, {"PITH_ALGO": f"allreduce:{name}"}, "") for name in ALGORITHMS]
     if kind == "density":
-        return [("auto", {}, "topk:density=auto,feedback=0"), ("dense", {}, "")] + [
+        return [("auto", {}, "topk:density=auto,feedback=0"), ("dense", CONSTANT, "")] + [
             (f"{one:g}", {}, f"topk:density={one:g},feedback=0,bypass=never") for one in DENSITIES]
-    return [("auto", {}, "topk:density=0.1"), ("dense", {}, "topk:density=1"),
+    return [("auto", {}, "topk:density=0.1"), ("dense", CONSTANT, ""),
             ("compressed", {}, "topk:density=0.1,bypass=never")]
 
 

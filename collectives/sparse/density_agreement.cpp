@@ -81,9 +81,11 @@ Task<Error> take_least(Call& call, Facts& facts) {
   co_return co_await allreduce_recursive_doubling(part, args);
 }
 
-// The forecast is of the k-th magnitude of another k.
-void adapt(Compressor& compressor, const DensityControl& agreed) {
+// As agreed in `step` of the first tensor: others have made fewer calls, or more. The forecast is
+// of the k-th magnitude of another k.
+void adapt(Compressor& compressor, const DensityControl& agreed, std::uint64_t step) {
   compressor.density_control = agreed;
+  compressor.density_control.next = compressor.step + (std::max(agreed.next, step) - step);
   if (agreed.density != compressor.spec().density) compressor.forecast = {};
   compressor.set_state(compressor);  // in place: its density follows
 }
@@ -107,20 +109,21 @@ Task<Error> agree_on_density(Call& call, const SparseCall& args, CallBefore befo
   least.negative_last_s = -before.took_s;
   Error error = co_await take_least(call, least);
   if (error) co_return error;
+  const std::uint64_t step = args.tensors[0].compressor->step;
   DensityControl control = args.tensors[0].compressor->density_control;
-  call.chooser().adapt_density(args.spec(), all,
-                               {args.tensors[0].compressor->step, least.gains,
-                                -least.negative_between_s, -least.negative_last_s},
-                               control);
-  for (const CompressedTensor& tensor : args.tensors) adapt(*tensor.compressor, control);
+  call.chooser().adapt_density(
+      args.spec(), all, {step, least.gains, -least.negative_between_s, -least.negative_last_s},
+      control);
+  for (const CompressedTensor& tensor : args.tensors) adapt(*tensor.compressor, control, step);
   co_return error;
 }
 
 void share_density(const SparseCall& args) {
+  const std::uint64_t step = args.tensors[0].compressor->step;
   const DensityControl control = args.tensors[0].compressor->density_control;
   for (const CompressedTensor& tensor : args.tensors) {
     if (tensor.compressor->spec().density != args.spec().density) {
-      adapt(*tensor.compressor, control);
+      adapt(*tensor.compressor, control, step);
     }
   }
 }

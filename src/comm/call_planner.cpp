@@ -31,10 +31,20 @@ void CallPlanner::adopt(std::string_view saved) {
   const Expected<Choices> choices = Choices::restore(learned_->start, saved, model_.ranks());
   if (!choices) return log(LogLevel::warn, choices.error().message());
   const std::lock_guard lock(learned_->mutex);
-  learned_->choices = *choices;
-  for (auto& sizes : learned_->seats) {
-    for (Learned::Seat& seat : sizes) seat.usual_until = 0;
+  for (std::size_t i = 0; i < collective_count; ++i) {
+    for (std::size_t at = 0; at < SizeClass::count; ++at) {
+      learned_->adopt(static_cast<Collective>(i), SizeClass::of_index(at), *choices);
+    }
   }
+}
+
+void CallPlanner::Learned::adopt(Collective collective, SizeClass size, const Choices& wanted) {
+  Seat& seat = seats[static_cast<std::size_t>(collective)][size.index()];
+  Choices::Cell& cell = choices.at(collective, size);
+  if (wanted.at(collective, size) == cell) return;
+  cell = wanted.at(collective, size);
+  seat.since = seat.count;
+  seat.usual_until = 0;
 }
 
 void CallPlanner::Learned::plan(CollectiveArgs& args) {
@@ -49,12 +59,13 @@ void CallPlanner::Learned::plan(CollectiveArgs& args) {
 }
 
 CallPlan CallPlanner::Learned::turn_in(Seat& seat, const Choices::Cell& cell, std::uint32_t count) {
-  const Turns turns(cell);
+  const Turns turns(cell, seat.since);
   seat.usual = plan_of(cell.chosen);
   seat.usual_until = turns.next(count + 1);
   const Turn turn = turns.at(count);
   CallPlan plan = turn.of == TurnOf::rival ? plan_of(turn.rival) : seat.usual;
   plan.is_timed = turn.of != TurnOf::choice;
+  plan.is_trial = turn.of == TurnOf::rival;
   return plan;
 }
 

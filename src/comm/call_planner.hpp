@@ -42,7 +42,8 @@ class CallPlanner {
     // Of a collective and size.
     struct Seat {
       std::uint32_t count = 0;        // of its calls
-      std::uint32_t usual_until = 0;  // this count, all are made like this
+      std::uint32_t since = 0;        // the count when its choice was agreed on
+      std::uint32_t usual_until = 0;  // until this count all are made like this
       CallPlan usual;
     };
     std::mutex mutex;  // for other threads, while `choices` changes
@@ -50,6 +51,7 @@ class CallPlanner {
     Choices choices;
     std::array<std::array<Seat, SizeClass::count>, collective_count> seats{};
 
+    void adopt(Collective collective, SizeClass size, const Choices& wanted);
     void plan(CollectiveArgs& args);
     static CallPlan turn_in(Seat& seat, const Choices::Cell& cell, std::uint32_t count);
   };

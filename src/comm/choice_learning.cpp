@@ -20,17 +20,18 @@ void ChoiceLearning::begin() {
 
 void ChoiceLearning::add(const CollectiveArgs& args, std::uint64_t begun_ns,
                          std::uint64_t ended_ns) {
-  constexpr std::uint64_t hardly = 16;  // of the call's time
-  const std::uint64_t took_ns = ended_ns - begun_ns;
-  const bool prompt = begun_ns - std::exchange(last_ended_ns_, ended_ns) < took_ns / hardly;
-  const CallTime time{&model_.algorithm(args), args.plan.variant, args.count * size_of(args.type),
-                      static_cast<double>(took_ns) * 1e-9, prompt};
+  const auto seconds = [](std::uint64_t ns) { return static_cast<double>(ns) * 1e-9; };
+  const std::uint64_t gap_ns = begun_ns - std::exchange(last_ended_ns_, ended_ns);
+  const CallTime time{
+      &model_.algorithm(args),      args.plan.variant, args.count * size_of(args.type),
+      seconds(ended_ns - begun_ns), seconds(gap_ns),   args.plan.is_trial};
   const std::lock_guard lock(mutex_);
   if (times_.size() < times_.capacity()) times_.push_back(time);
 }
 
 void ChoiceLearning::learn() {
   if (!keeps_times()) return;
+  taken_.clear();  // what is left where there was no memory
   taken_.reserve(most_times);
   {
     const std::lock_guard lock(mutex_);

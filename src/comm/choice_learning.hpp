@@ -34,7 +34,8 @@ class ChoiceLearning {
 
   // The root of a broadcast runs ahead: its time tells nothing.
   bool wants_time_of(const CollectiveArgs& args) const {
-    return is_first_ && !(args.collective == Collective::broadcast && args.root == 0);
+    return is_first_ && tells_time(args.collective, model_.ranks()) &&
+           !(args.collective == Collective::broadcast && args.root == 0);
   }
   // For the log, where nothing is learnt from them.
   bool times_all() const { return log_ && !model_.learns(); }

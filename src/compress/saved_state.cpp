@@ -38,6 +38,8 @@ bool load_density(SchemeState& state, const StateShape& shape, StateReader& in) 
   const Spec& spec = shape.spec;
   state.density_control = in.value<DensityControl>();
   const double density = state.density_control.density;
+  constexpr std::uint64_t longest_rest = 16;
+  state.density_control.next = std::min(state.density_control.next, state.step + longest_rest);
   const bool is_dense = density == 1 && spec.may_bypass;
   constexpr double rounded = 1 + 1e-9;
   const bool is_inside =

@@ -54,7 +54,8 @@ LinkCost improved(const Model& model, std::span<const CallTime> calls, const Lin
   const double determinant = aa * bb - ab * ab;
   const double more_alpha = std::clamp((a * bb - b * ab) / determinant, -furthest, furthest);
   const double more_beta = std::clamp((b * aa - a * ab) / determinant, -furthest, furthest);
-  return link_with(link.alpha * std::exp(more_alpha), link.beta * std::exp(more_beta));
+  return link_with(std::clamp(link.alpha * std::exp(more_alpha), 1e-7, 10.0),
+                   std::clamp(link.beta * std::exp(more_beta), 1e-12, 1e-5));
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <unistd.h>
+
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -120,9 +122,10 @@ std::string ChoiceLog::text(const Tuner* tuner, bool ended) const {
       shape.tuning.chunk_bytes, shape.tuning.lanes, fmt::join(cells, ",\n"));
 }
 
-// Through a file beside it, which the disk may have no room for.
+// Through a file beside it, which the disk may have no room for. Another process's communicator may
+// have the same path: then the last one to write is seen.
 void ChoiceLog::write(const std::string& text) {
-  const std::string part = path_ + ".part";
+  const std::string part = fmt::format("{}.part.{}", path_, getpid());
   std::ofstream file(part, std::ios::trunc);
   file << text;
   file.close();

@@ -187,10 +187,12 @@ double choose_density(const Spec& spec, std::size_t count, int ranks, const Link
 double cautious_density(const Spec& spec, double best) {
   constexpr double growth = 4;
   const double present = spec.density;
-  const double most = candidate_density(spec, density_candidates - 1);
+  const Candidates candidates = candidates_of(spec);
+  const double most = candidates[candidates.count - 1];
   // A dense call has some three times the bytes of one with the largest density.
   if (best <= growth * present || present >= most) return best;
-  return candidate_density(spec, nearest_candidate(spec, std::min(growth * present, most)));
+  const std::size_t next = std::min(candidates.nearest(present) + 1, candidates.count - 1);
+  return candidates[std::max(next, candidates.nearest(std::min(growth * present, most)))];
 }
 
 // One to time a call that all begin together, and one to draw the conclusion.
@@ -203,6 +205,7 @@ std::uint64_t density_interval(const Spec& spec, std::size_t count, int ranks, c
   const double agreeing = agreements * std::ceil(std::log2(double(ranks))) * link.alpha;
   const CallCost call = way_cost(spec, spec.adapted_to_dense(), count, ranks);
   const double seconds = facts.between_s + call.seconds(link.alpha, link.beta);
+  if (!(seconds > 0)) return static_cast<std::uint64_t>(least);
   const double calls = std::ceil(agreeing / (share * seconds));
   return static_cast<std::uint64_t>(std::clamp(calls, least, most));
 }

@@ -8,6 +8,7 @@
 
 #include "model/bypass.hpp"
 #include "model/bypass_choice.hpp"
+#include "model/call_time.hpp"
 #include "model/cheapest.hpp"
 #include "model/density_choice.hpp"
 #include "model/nominal.hpp"
@@ -153,9 +154,10 @@ Choices::Cell Model::cell_on(const LinkCost& link, Collective collective, SizeCl
   const Algorithm& own = algorithm(collective, bytes);
   const Algorithm& best = views_ ? own : cheapest_algorithm(shape(bytes), collective, link);
   const bool copies = views_ && best.can_copy && bytes >= usually_copied;
+  const bool is_even = &own == &algorithm(collective, bytes / 2 + 1);  // one rule for all its sizes
   const Choices::Plan chosen = Choices::plan_of(best, copies ? Variant::copies : Variant::usual);
-  if (copies || &best != &own) cell.chosen = chosen;
-  if (bytes > largest_tried) return cell;
+  if (copies || !is_even || &best != &own) cell.chosen = chosen;
+  if (bytes > largest_tried || !tells_time(collective, ranks_)) return cell;
   std::vector<std::pair<double, Choices::Plan>> found;
   for (const Algorithm& one : algorithms()) {
     if (one.collective != collective || !serves(one, shape(bytes))) continue;

@@ -64,7 +64,8 @@ class Model final : public Chooser {
   double cost(const Algorithm& algorithm, std::size_t bytes, Variant variant = Variant::usual,
               const LinkCost* link = nullptr) const;
   // What calls begin with: this model's own choice, and as its rivals the algorithms that may be
-  // faster, by a cost function that may be wrong. No rivals where the choice is not the library's.
+  // faster, by a cost function that may be wrong. No rivals where the choice is not the library's,
+  // or where times of calls tell nothing.
   Choices start() const { return choices_on(link_); }
   // The same once the link is known to be another one.
   Choices choices_on(const LinkCost& link) const;

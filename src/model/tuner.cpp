@@ -116,16 +116,32 @@ void Tuner::add(const CallTime& time) {
   Learning& cell = learning(time);
   const Plan plan = Choices::plan_of(*time.algorithm, time.variant);
   ++cell.calls;
-  cell.tried += plan != cell.chosen;
+  cell.tried += time.is_trial;
   Trial& its = trial(cell, plan);
   if (!std::exchange(its.begun, true)) return;
-  const bool of_link = over_links_ && time.prompt;
+  const bool of_link = over_links_ && is_prompt(time);
   if (plan == cell.chosen && is_step(cell, seconds)) {
-    return of_link ? begin_era(key, cell, seconds) : try_again(key, cell);
+    return of_link && explains(cell, seconds) ? begin_era(key, cell, seconds)
+                                              : try_again(key, cell);
   }
   add(its, seconds, of_link);
   if (of_link && std::has_single_bit(its.prompt.count())) fit();
   if (wanted(key).rival_count > 0) decide(key, cell);
+}
+
+// Whether it followed another call at once, so that all ranks began it at about the same time. Else
+// the time may be that of waiting for a rank that computes; it is not asked, as waiting is in it.
+bool Tuner::is_prompt(const CallTime& time) const {
+  constexpr double hardly = 1.0 / 16;
+  const double expected = model_.cost(*time.algorithm, time.bytes, time.variant, &link_);
+  return time.gap_s < hardly * std::min(expected, time.seconds);
+}
+
+// Whether another link would make the choice take this time.
+bool Tuner::explains(const Learning& cell, double seconds) const {
+  const CallTime call{&Choices::algorithm_of(cell.chosen), Choices::variant_of(cell.chosen),
+                      SizeClass(cell.bytes).largest(), seconds};
+  return is_another_link(fit_link(model_, std::span(&call, 1), link_), link_);
 }
 
 bool Tuner::is_step(Learning& cell, double seconds) const {

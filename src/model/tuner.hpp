@@ -95,7 +95,9 @@ class Tuner {
   }
   Plan planned(const Key& key, const Choices::Cell& cell) const;
 
+  bool is_prompt(const CallTime& time) const;
   bool is_step(Learning& cell, double seconds) const;
+  bool explains(const Learning& cell, double seconds) const;
   void begin_era(const Key& key, Learning& cell, double seconds);
   void try_again(const Key& key, Learning& cell);
   void fit();

@@ -31,11 +31,13 @@ constexpr std::uint32_t place_of(std::uint32_t turn, std::uint32_t one_in) {
 constexpr std::uint32_t timed_one_in = 64;
 
 // Rivals take turns, each as often as the others: a few times early on, since short calls may be
-// over by thousands before ranks agree on what to make of them, and later for as long as they are
-// agreed to be tried. Then one call in eight is a rival's.
+// over by thousands before ranks agree on what to make of them, and later while it is agreed that
+// they are tried, but not for ever: the rank that judges may see no time of these calls. Then one
+// call in eight is a rival's, or in two.
 class Turns {
  public:
-  explicit Turns(const Choices::Cell& cell) : cell_(cell) {}
+  // `since`: how many calls had been made when the cell was agreed on.
+  explicit Turns(const Choices::Cell& cell, std::uint32_t since = 0) : cell_(cell), since_(since) {}
 
   // `count`: how many calls came before.
   Turn at(std::uint32_t count) const {
@@ -68,11 +70,14 @@ class Turns {
   bool is_early() const { return cell_.trials == Choices::Trials::early; }
   std::uint32_t one_in() const { return cell_.trials == Choices::Trials::often ? 2 : 8; }
   bool tries(std::uint32_t count) const {
-    const std::uint32_t end = turns_before + (calls_to_judge + 1) * cell_.rival_count;
-    return cell_.rival_count != 0 && (!is_early() || count / one_in() < end);
+    constexpr std::uint32_t most_calls = 24;  // of a rival
+    const std::uint32_t early_end = turns_before + (calls_to_judge + 1) * cell_.rival_count;
+    if (is_early()) return count / one_in() < early_end && cell_.rival_count != 0;
+    return (count - since_) / one_in() < most_calls * cell_.rival_count;
   }
 
   const Choices::Cell& cell_;
+  const std::uint32_t since_;
 };
 
 }  // namespace pith

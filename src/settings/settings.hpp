@@ -31,10 +31,7 @@ struct Settings {
   std::string order = "topology";
   bool deterministic = false;
   bool learn = true;
-  struct Explain {
-    bool changes = false;
-    std::string log;  // path; empty: none
-  } explain;
+  bool explain = false;
   std::string host;           // empty: by ifname and socket_family
   std::string host_id;        // not empty: only ranks with an equal one share memory
   std::string ifname;         // NCCL's syntax; empty: no preference
@@ -53,7 +50,8 @@ struct Settings {
   double timeout = 300;  // 0: never
   double heartbeat = 10;
   std::string log = "warn";
-  std::string trace;  // path prefix; empty: no trace
+  std::string trace;        // path prefix; empty: no trace
+  std::string explain_log;  // path; empty: none
   // Only for libnccl.so.2, which parses them: see src/nccl.
   std::string compress;  // spec of compressors, with min= and types=; empty: off
   std::string compress_comm = "world";

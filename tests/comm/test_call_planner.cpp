@@ -138,6 +138,8 @@ TEST_CASE("rivals that are agreed to be new are tried at any count", "[planner]"
   wanted.at(Collective::allreduce, SizeClass(4000)).trials = Choices::Trials::seldom;
   planner.adopt(wanted.save(model.start()));
   CHECK(tried(planner, model, 1000, 400) == 50);
+  const int most = 24 * model.start().at(Collective::allreduce, SizeClass(4000)).rival_count;
+  CHECK(tried(planner, model, 1000, 8000) == most - 50);  // nobody has judged them
 }
 
 TEST_CASE("without learning every call is made by the model's choice", "[planner]") {

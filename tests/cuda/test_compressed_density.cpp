@@ -105,7 +105,7 @@ TEST_CASE("a density that adapts goes between host and device with its state") {
     std::swap(fresh, twins.device.compressors[r]);
     REQUIRE(pithCompressorDestroy(fresh) == pithSuccess);
   }
-  for (unsigned number = 6; number < 18; ++number) {  // with the agreement of step 16
+  for (unsigned number = 6; number < 18; ++number) {
     CHECK(step(on_device, on_host, {&twins}, number) == "");
     CHECK(unlike(twins) == "");
   }

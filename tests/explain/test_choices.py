@@ -160,14 +160,16 @@ class Running(unittest.TestCase):
         cell = self.cell()
         self.assertTrue(self.record()["learns"])
         measured = [one for one in cell["candidates"] if "median_s" in one]
-        self.assertGreaterEqual(len(measured), 2)  # rivals had their turns
+        # What is measured is forgotten where times have changed by a step.
+        self.assertGreater(cell["timed_calls"], 30)
         self.assertGreaterEqual(cell["timed_calls"], sum(one["samples"] for one in measured))
         for one in measured:
             self.assertGreater(one["predicted_s"], 0)
             self.assertLess(one["median_s"], 1)
         said = run("pith-explain", "--log", self.path).stdout
         self.assertRegex(said, r"(?m)^\* " + re.escape(cell["chosen"]["algorithm"]))
-        self.assertRegex(said, r"Measured regret: [\d.]+ % in the geometric mean")
+        if len(measured) > 1:
+            self.assertRegex(said, r"Measured regret: [\d.]+ % in the geometric mean")
         self.assertRegex(seen, r"written \d+ s ago, when the communicator ended")
 
     def test_a_job_that_does_not(self):

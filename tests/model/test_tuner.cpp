@@ -23,7 +23,22 @@ Settings learning() {
   return settings;
 }
 
-// Calls of allreduce by 4 ranks, planned as CallPlanner does.
+// Counts calls as CallPlanner does.
+class Counter {
+ public:
+  Turn turn(const Choices::Cell& cell) {
+    if (cell != last_) since_ = count_;
+    last_ = cell;
+    return Turns(cell, since_).at(count_++);
+  }
+
+ private:
+  Choices::Cell last_;
+  std::uint32_t count_ = 0;
+  std::uint32_t since_ = 0;
+};
+
+// Calls of allreduce by 4 ranks.
 class World {
  public:
   explicit World(double noise, double late = 0.05) : noise_(3, noise, late) {}
@@ -34,10 +49,10 @@ class World {
   int call(int count) {
     int rivals = 0;
     for (int i = 0; i < count; ++i) {
-      const Turn turn = Turns(wanted()).at(calls_++);
+      const Turn turn = counter_.turn(wanted());
       const bool is_rival = turn.of == TurnOf::rival;
       rivals += is_rival;
-      time(is_rival ? turn.rival : chosen_plan());
+      time(is_rival ? turn.rival : chosen_plan(), is_rival);
     }
     return rivals;
   }
@@ -66,20 +81,20 @@ class World {
                ? Choices::plan_of(model_.algorithm(Collective::allreduce, bytes))
                : plan;
   }
-  void time(Choices::Plan plan) {
+  void time(Choices::Plan plan, bool is_rival) {
     const auto known = true_s_.find(Choices::text_of(plan));
     tuner_.add({&Choices::algorithm_of(plan), Choices::variant_of(plan), bytes,
-                noise_.of(known == true_s_.end() ? 5e-3 : known->second)});
+                noise_.of(known == true_s_.end() ? 5e-3 : known->second), 0, is_rival});
   }
 
   Model model_{learning(), 4};
   Tuner tuner_{sharing_memory(model_)};
   Noise noise_;
   std::map<std::string, double> true_s_;
-  std::uint32_t calls_ = 0;
+  Counter counter_;
 };
 
-// Calls whose true times are their costs on a link, one factor of 1.5 for some algorithms aside.
+// Calls whose true times are their costs on a link, a tenth more for some algorithms aside.
 class LinkWorld {
  public:
   LinkWorld(int ranks, const LinkCost& link) : model_(learning(), ranks), link_(link) {}
@@ -90,10 +105,11 @@ class LinkWorld {
   const LinkCost& found() const { return tuner_.link(); }
   void call(std::size_t size, int count) {
     for (int i = 0; i < count; ++i) {
-      const Turn turn = Turns(cell(size)).at(calls_[size]++);
+      const Turn turn = counters_[size].turn(cell(size));
       const Choices::Plan plan = turn.of == TurnOf::rival ? turn.rival : chosen(size);
       tuner_.add({&Choices::algorithm_of(plan), Choices::variant_of(plan), size,
-                  waiting_s_ + noise_.of(seconds(plan, size)), waiting_s_ == 0});
+                  waiting_s_ + noise_.of(seconds(plan, size)), waiting_s_ > 0 ? 1e-3 : 0,
+                  turn.of == TurnOf::rival});
     }
   }
   std::string text(std::size_t size) {
@@ -130,7 +146,7 @@ class LinkWorld {
   double waiting_s_ = 0;
   Tuner tuner_{model_};
   Noise noise_{7, 0.1, 0.02};
-  std::map<std::size_t, std::uint32_t> calls_;
+  std::map<std::size_t, Counter> counters_;
 };
 
 }  // namespace

@@ -133,9 +133,11 @@ def known_afterwards(runs, schedule, steps_most):
         seconds, progress, taken = 0.0, 0.0, []
         for step in range(steps_most):
             link = blocks[step // steps % len(blocks)]
-            price, name, spent, needed = min(
-                (times[link] - worth / needed, name, times[link], needed)
-                for name, times, needed in known if link in times)
+            open_ways = [(times[link] - worth / needed, name, times[link], needed)
+                         for name, times, needed in known if link in times]
+            if not open_ways:
+                return math.inf, []
+            _, name, spent, needed = min(open_ways)
             share = min(1.0, (1 - progress) * needed)
             seconds, progress = seconds + share * spent, progress + share / needed
             if step % steps == 0:
@@ -192,9 +194,9 @@ def main():
                 with Lab(options.ranks, ipv6=False, congestion="cubic") as lab:
                     found.append(train(lab, options, seed, scheme, f"{folder}/out"))
                 print(f"# {seed} {scheme}: {reached(found[-1])}", file=sys.stderr)
-    report(options, found)
     if options.json:
         options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    report(options, found)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <ctime>
 #include <thread>
 
 #include "choice_record.hpp"
@@ -38,6 +39,7 @@ Error show_choices(const std::string& path) {
 
 Error follow_choices(const std::string& path) {
   constexpr std::chrono::milliseconds rest(200);
+  const std::int64_t begun_unix_s = std::time(nullptr);
   std::string last;
   for (bool told = false;; std::this_thread::sleep_for(rest)) {
     const Expected<std::string> file = pith_tools::read_file(path);
@@ -49,6 +51,7 @@ Error follow_choices(const std::string& path) {
     last = *file;
     const Expected<ChoiceRecord> record = read_choices(*file, path);
     if (!record) return record.error();
+    if (record->ended && record->written_unix_s < begun_unix_s) continue;  // of an earlier job
     print(*record);
     if (record->ended) return {};
   }

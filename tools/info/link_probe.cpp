@@ -18,7 +18,13 @@ namespace {
 using pith::HostLink;
 using pith::LinkEstimate;
 
-constexpr double budget_s = 0.2;  // of a pair and way; also what a size may take at first
+// Of a pair and way; also what a size may take at first.
+double budget_s(double short_message_s) {
+  constexpr double least = 0.2;
+  constexpr double round_trips = 100;
+  return std::max(least, round_trips * 2 * short_message_s);
+}
+
 constexpr std::size_t samples_max = 1000;
 constexpr std::size_t bytes_max = std::size_t{1} << 20;
 constexpr std::array<std::size_t, 6> message_sizes = {8, 512, 4096, 32768, 262144, bytes_max};
@@ -121,14 +127,16 @@ class PingPong {
   // First one of each size that is not expected to take too long, by what shorter ones took.
   void lead(LinkEstimate& guess) {
     std::vector<std::size_t> sizes;
+    double budget = budget_s(0);
     for (const std::size_t bytes : way_.sizes) {
-      if (4 * guess.seconds(bytes).value > budget_s && !sizes.empty()) continue;
+      if (4 * guess.seconds(bytes).value > budget && !sizes.empty()) continue;
       play({bytes, 2});
       sizes.push_back(bytes);
       guess.add(bytes, samples_.back().seconds);
+      if (sizes.size() == 1) budget = budget_s(samples_.back().seconds);
     }
     constexpr std::uint64_t batch = 5;
-    const double end = seconds_now() + budget_s;
+    const double end = seconds_now() + budget;
     for (std::size_t i = 0; samples_.size() < samples_max && seconds_now() < end; ++i) {
       const std::size_t bytes = sizes[i % sizes.size()];
       const double expected = 2 * batch * guess.seconds(bytes).value;

@@ -31,9 +31,9 @@ struct ProbedLinks {
   std::vector<ProbedLink> links;
 };
 
-// Collective. All ranks get the same result. Takes some 200 ms for each pair, some more on links
-// with long delays; only one pair talks at a time, so that nobody's traffic is in the way: what
-// several transfers at once cost is not in the result. Throws std::runtime_error.
+// Collective. All ranks get the same result. Takes some 200 ms for each pair, or a hundred round
+// trips if these are longer; only one pair talks at a time, so that nobody's traffic is in the way:
+// what several transfers at once cost is not in the result. Throws std::runtime_error.
 void probe_links(pithComm_t comm, ProbedLinks& found);
 
 }  // namespace pith_info

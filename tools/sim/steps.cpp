@@ -154,6 +154,10 @@ Error check(const StepQuestion& question) {
     return {Code::invalid_argument,
             fmt::format("--densities has {}, expected numbers above 0 and up to 1", density)};
   }
+  for (const std::string& text : specs_of(question)) {
+    const Expected<Spec> spec = Spec::parse(text);
+    if (!spec) return spec.error();
+  }
   return {};
 }
 
