@@ -20,7 +20,7 @@ void tell_density(SparseProgram& program, std::size_t tensor, double density) {
   for (int r = 0; r < program.sparse_case().ranks; ++r) {
     Compressor& compressor = program.compressor(r, tensor);
     compressor.density_control.density = density;
-    compressor.density_control.next = 0;
+    compressor.density_control.next = compressor.step + 1000;
     compressor.set_state(compressor);
   }
 }
