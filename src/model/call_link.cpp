@@ -67,6 +67,18 @@ LinkCost fit_link(const Model& model, std::span<const CallTime> calls, const Lin
   return link;
 }
 
+std::array<LinkCost, 2> possible_links(const Model& model, const CallTime& call,
+                                       const LinkCost& before) {
+  constexpr double least = 0.01;
+  const Parts parts = parts_of(model, call, before);
+  const double more = call.seconds - parts.all;
+  const auto changed = [&](double value, double its_part) {
+    return value * std::max(its_part > 0 ? 1 + more / its_part : 1, least);
+  };
+  return {link_with(changed(before.alpha, parts.by_alpha), before.beta),
+          link_with(before.alpha, changed(before.beta, parts.by_beta))};
+}
+
 bool is_another_link(const LinkCost& one, const LinkCost& other) {
   constexpr double noticeable = 0.4;  // of logarithms
   return std::abs(std::log(one.alpha / other.alpha)) > noticeable ||

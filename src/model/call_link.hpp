@@ -2,6 +2,7 @@
 // of its messages and bytes is what its time tells of a message and a byte.
 #pragma once
 
+#include <array>
 #include <span>
 
 #include "model/call_time.hpp"
@@ -12,6 +13,11 @@ namespace pith {
 // The link on which these calls would take their times, as nearly as one can; near `guess` in what
 // they do not tell.
 LinkCost fit_link(const Model& model, std::span<const CallTime> calls, const LinkCost& guess);
+
+// Links of which only alpha, or only beta, is another than `before`, and on which the call takes
+// its time.
+std::array<LinkCost, 2> possible_links(const Model& model, const CallTime& call,
+                                       const LinkCost& before);
 
 // Whether choices between algorithms may differ by it.
 bool is_another_link(const LinkCost& one, const LinkCost& other);

@@ -8,6 +8,7 @@
 
 #include "collectives/registry.hpp"
 #include "model/call_link.hpp"
+#include "model/cheapest.hpp"
 #include "model/turn.hpp"
 
 namespace pith {
@@ -122,7 +123,7 @@ void Tuner::add(const CallTime& time) {
   const bool of_link = over_links_ && is_prompt(time);
   if (plan == cell.chosen && is_step(cell, seconds)) {
     return of_link && explains(cell, seconds) ? begin_era(key, cell, seconds)
-                                              : try_again(key, cell);
+                                              : try_again(key, cell, seconds);
   }
   add(its, seconds, of_link);
   if (of_link && std::has_single_bit(its.prompt.count())) fit();
@@ -137,10 +138,15 @@ bool Tuner::is_prompt(const CallTime& time) const {
   return time.gap_s < hardly * std::min(expected, time.seconds);
 }
 
+// A call by the choice, of the largest size.
+CallTime Tuner::as_call(const Learning& cell, double seconds) const {
+  return {&Choices::algorithm_of(cell.chosen), Choices::variant_of(cell.chosen),
+          SizeClass(cell.bytes).largest(), seconds};
+}
+
 // Whether another link would make the choice take this time.
 bool Tuner::explains(const Learning& cell, double seconds) const {
-  const CallTime call{&Choices::algorithm_of(cell.chosen), Choices::variant_of(cell.chosen),
-                      SizeClass(cell.bytes).largest(), seconds};
+  const CallTime call = as_call(cell, seconds);
   return is_another_link(fit_link(model_, std::span(&call, 1), link_), link_);
 }
 
@@ -156,16 +162,14 @@ bool Tuner::is_step(Learning& cell, double seconds) const {
   return late || early;
 }
 
-void Tuner::try_again(const Key& key, Learning& cell) {
-  Choices::Cell& wanted = this->wanted(key);
-  if (wanted.rival_count > 0 || !may_try(cell.calls, cell.tried)) return;
-  wanted = model_.choices_on(link_).at(key.first, SizeClass::of_index(key.second));
-  wanted.add_rival(planned(key, wanted));
-  wanted.remove_rival(cell.chosen);
-  wanted.chosen = cell.chosen;
-  if (wanted.rival_count > 0) wanted.trials = Choices::Trials::often;
+// If it is the link, nobody knows which part of it: what would be best in either case is tried
+// first.
+void Tuner::try_again(const Key& key, Learning& cell, double seconds) {
+  if (!may_try(cell.calls, cell.tried)) return;
   for (Trial& one : cell.trials) one.times = one.prompt = {};
-  cell.chunks_tried = false;
+  const Choices::Cell fresh = model_.choices_on(link_).at(key.first, SizeClass(cell.bytes));
+  if (!over_links_) return carry_over(key, cell, fresh);
+  carry_over(key, cell, fresh, possible_links(model_, as_call(cell, seconds), link_));
 }
 
 // Calls of one size do not tell whether messages or bytes take longer, so the rivals are tried even
@@ -220,13 +224,18 @@ Choices::Plan Tuner::likely_best(Learning& cell) const {
 }
 
 // What is known of a cell meets what would be chosen if nothing were.
-void Tuner::carry_over(const Key& key, Learning& cell, const Choices::Cell& fresh) {
+void Tuner::carry_over(const Key& key, Learning& cell, const Choices::Cell& fresh,
+                       std::span<const LinkCost> possible) {
   if (model_.is_forced(key.first)) return;
   Choices::Cell& wanted = this->wanted(key);
   Choices::Cell next;
   const auto propose = [&](Plan plan) {
     if (times(cell, plan).count() < few) next.add_rival(plan);
   };
+  for (const LinkCost& link : possible) {
+    const Shape shape = model_.shape(SizeClass(cell.bytes).largest());
+    propose(Choices::plan_of(cheapest_algorithm(shape, key.first, link)));
+  }
   propose(planned(key, fresh));
   for (std::size_t i = 0; i < wanted.rival_count; ++i) next.add_rival(wanted.rivals[i]);
   propose(cell.chosen);

@@ -99,9 +99,11 @@ class Tuner {
   bool is_step(Learning& cell, double seconds) const;
   bool explains(const Learning& cell, double seconds) const;
   void begin_era(const Key& key, Learning& cell, double seconds);
-  void try_again(const Key& key, Learning& cell);
+  CallTime as_call(const Learning& cell, double seconds) const;
+  void try_again(const Key& key, Learning& cell, double seconds);
   void fit();
-  void carry_over(const Key& key, Learning& cell, const Choices::Cell& fresh);
+  void carry_over(const Key& key, Learning& cell, const Choices::Cell& fresh,
+                  std::span<const LinkCost> possible = {});
   Plan likely_best(Learning& cell) const;
   void decide(const Key& key, Learning& cell);
   void try_chunks(const Key& key, Learning& cell);

@@ -288,6 +288,18 @@ TEST_CASE("soon after a step of the link calls are nearly as fast as they can be
   CHECK(world.regret(step.size) < 0.15);
 }
 
+TEST_CASE("after a step between calls that wait, algorithms for another link are tried",
+          "[tuner]") {
+  LinkWorld world(4, link_with(20e-6, 8e-9));
+  world.wait(1e-6);  // long enough not to be prompt
+  world.call(256 * kib, 1000);
+  REQUIRE(world.regret(256 * kib) < 0.15);
+  world.set(link_with(5e-3, 8e-9));
+  world.call(256 * kib, 60);
+  CAPTURE(world.text(256 * kib));
+  CHECK(world.regret(256 * kib) < 0.15);
+}
+
 TEST_CASE("times without a meaning teach nothing", "[tuner]") {
   World world(0.1);
   const Algorithm& ring = *find_algorithm(Collective::allreduce, "ring");
