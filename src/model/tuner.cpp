@@ -22,7 +22,7 @@ constexpr std::size_t enough = 12;
 constexpr double worthwhile = 0.03;
 constexpr double hopeless = 0.1;
 // Earlier by so much, and by three times the noise, no single call is by accident. Late are some.
-constexpr double early = 0.2;
+constexpr double clearly_early = 0.2;
 
 // What trying anew may cost in all, however often links change.
 constexpr bool may_try(std::uint64_t calls, std::uint64_t tried) {
@@ -38,7 +38,7 @@ Verdict judge(const RecentTimes& ours, const RecentTimes& its) {
   if (ours.count() < few || its.count() == 0) return Verdict::open;
   const double gain = ours.median() - its.median();
   const double noise = surely * ours.deviation();
-  if (gain > std::max(early, noise)) return Verdict::better;
+  if (gain > std::max(clearly_early, noise)) return Verdict::better;
   const bool is_late = its.least() - ours.median() > std::max(hopeless, noise);
   if (its.count() > 2 && is_late) return Verdict::not_better;
   if (its.count() < few) return Verdict::open;
