@@ -239,6 +239,7 @@ bool compare_schemes(const Options& options, const Dataset& data, const Deadline
   if (outcomes.empty()) return good;
   print_verdict_of_auto(outcomes);
   std::vector<ChartLine> lines;
+  lines.reserve(outcomes.size());
   for (const Outcome& one : outcomes) lines.push_back(one.line);
   const std::string title = fmt::format("Digits, {} ranks, links of {:g} Mbit/s in turns",
                                         options.ranks, fmt::join(options.links_mbit, " and "));

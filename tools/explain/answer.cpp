@@ -34,6 +34,7 @@ std::vector<Candidate> dense_candidates(const Question& question, const Model& m
 // Ranks spread evenly, neighbours together.
 Hosts hosts_of(const Question& question) {
   std::vector<int> names;
+  names.reserve(static_cast<std::size_t>(question.ranks));
   for (int rank = 0; rank < question.ranks; ++rank) {
     names.push_back(static_cast<int>(std::int64_t{rank} * question.hosts / question.ranks));
   }
