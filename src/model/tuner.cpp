@@ -122,8 +122,8 @@ void Tuner::add(const CallTime& time) {
   if (!std::exchange(its.begun, true)) return;
   const bool of_link = over_links_ && is_prompt(time);
   if (plan == cell.chosen && is_step(cell, seconds)) {
-    return of_link && explains(cell, seconds) ? begin_era(key, cell, seconds)
-                                              : try_again(key, cell, seconds);
+    return of_link && may_be_link(cell, seconds) ? begin_era(key, cell, seconds)
+                                                 : try_again(key, cell, seconds);
   }
   add(its, seconds, of_link);
   if (of_link && std::has_single_bit(its.prompt.count())) fit();
@@ -145,7 +145,7 @@ CallTime Tuner::as_call(const Learning& cell, double seconds) const {
 }
 
 // Whether another link would make the choice take this time.
-bool Tuner::explains(const Learning& cell, double seconds) const {
+bool Tuner::may_be_link(const Learning& cell, double seconds) const {
   const CallTime call = as_call(cell, seconds);
   return is_another_link(fit_link(model_, std::span(&call, 1), link_), link_);
 }

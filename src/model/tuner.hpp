@@ -5,10 +5,11 @@
 // one that is clearly slower, or has been tried enough, is tried no more. Chunks of other lengths
 // are tried once the algorithm is settled.
 //
-// When the times of a choice change by a step, rivals are tried anew. Over links that step begins
-// an era: what messages cost is fitted to the times since (call_link.hpp), and older times are
-// carried over by the cost functions. So all sizes have another choice at once where the link has
-// changed, those that were never called included.
+// When the times of a choice change by a step, rivals are tried anew. A step that another link
+// would explain, in a call that waited for nobody, begins an era: what messages cost is fitted to
+// the times since (call_link.hpp), and older times are carried over by the cost functions. So all
+// sizes have another choice at once where the link has changed, those that were never called
+// included.
 //
 // Not for several threads.
 #pragma once
@@ -97,7 +98,7 @@ class Tuner {
 
   bool is_prompt(const CallTime& time) const;
   bool is_step(Learning& cell, double seconds) const;
-  bool explains(const Learning& cell, double seconds) const;
+  bool may_be_link(const Learning& cell, double seconds) const;
   void begin_era(const Key& key, Learning& cell, double seconds);
   CallTime as_call(const Learning& cell, double seconds) const;
   void try_again(const Key& key, Learning& cell, double seconds);
