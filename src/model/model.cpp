@@ -126,9 +126,7 @@ double Model::cost(const Algorithm& algorithm, std::size_t bytes, Variant varian
 
 Choices Model::choices_on(const LinkCost& link) const {
   Choices choices;
-  if (!learns()) return choices;
   for (std::size_t i = 0; i < collective_count; ++i) {
-    if (forced_[i]) continue;
     const auto collective = static_cast<Collective>(i);
     for (std::size_t at = 0; at < SizeClass::count; ++at) {
       const SizeClass size = SizeClass::of_index(at);
@@ -149,8 +147,9 @@ Choices::Cell Model::cell_on(const LinkCost& link, Collective collective, SizeCl
   constexpr std::size_t short_bytes = std::size_t{64} << 10;
   constexpr std::size_t least_copied = std::size_t{16} << 10;
   constexpr std::size_t usually_copied = std::size_t{256} << 10;
-  const std::size_t bytes = size.largest();
   Choices::Cell cell;
+  if (!learns() || is_forced(collective)) return cell;
+  const std::size_t bytes = size.largest();
   const Algorithm& own = algorithm(collective, bytes);
   const Algorithm& best = views_ ? own : cheapest_algorithm(shape(bytes), collective, link);
   const bool copies = views_ && best.can_copy && bytes >= usually_copied;

@@ -69,6 +69,7 @@ class Model final : public Chooser {
   Choices start() const { return choices_on(link_); }
   // The same once the link is known to be another one.
   Choices choices_on(const LinkCost& link) const;
+  Choices::Cell cell_on(const LinkCost& link, Collective collective, SizeClass size) const;
   bool is_faster_dense(const Spec& spec, std::size_t count, const Hosts* hosts) const override;
   double predicted_seconds(const Spec& spec, std::size_t count, bool dense, const Hosts* hosts,
                            const LinkSums& earlier) const override;
@@ -85,7 +86,6 @@ class Model final : public Chooser {
  private:
   using Cheapest = std::array<std::atomic<const Algorithm*>, SizeClass::count>;
 
-  Choices::Cell cell_on(const LinkCost& link, Collective collective, SizeClass size) const;
   void forget_cheapest();
 
   const int ranks_;

@@ -167,7 +167,7 @@ bool Tuner::is_step(Learning& cell, double seconds) const {
 void Tuner::try_again(const Key& key, Learning& cell, double seconds) {
   if (!may_try(cell.calls, cell.tried)) return;
   for (Trial& one : cell.trials) one.times = one.prompt = {};
-  const Choices::Cell fresh = model_.choices_on(link_).at(key.first, SizeClass(cell.bytes));
+  const Choices::Cell fresh = model_.cell_on(link_, key.first, SizeClass(cell.bytes));
   if (!over_links_) return carry_over(key, cell, fresh);
   carry_over(key, cell, fresh, possible_links(model_, as_call(cell, seconds), link_));
 }
@@ -179,7 +179,7 @@ void Tuner::begin_era(const Key& key, Learning& cell, double seconds) {
   era_began_ = link_;
   add(trial(cell, cell.chosen), seconds, true);
   fit();
-  carry_over(key, cell, model_.choices_on(link_).at(key.first, SizeClass(cell.bytes)));
+  carry_over(key, cell, model_.cell_on(link_, key.first, SizeClass(cell.bytes)));
 }
 
 // All choices follow where the link is another than was thought.
