@@ -197,6 +197,17 @@ struct Twins {
   std::vector<Values> got;
 };
 
+// Both sides have saved the same state, and on the device's a new compressor goes on with it.
+inline void renew_on_device(Twins& twins, std::size_t rank, const char* spec) {
+  const std::vector<char> state = twins.device.saved(rank);
+  CHECK(state == twins.host.saved(rank));
+  pithCompressor_t fresh = nullptr;
+  REQUIRE(pithCompressorCreate(&fresh, spec) == pithSuccess);
+  REQUIRE(pithCompressorLoad(fresh, state.data(), state.size()) == pithSuccess);
+  std::swap(fresh, twins.device.compressors[rank]);
+  REQUIRE(pithCompressorDestroy(fresh) == pithSuccess);
+}
+
 // A call of every one of these tensors on both sides, in a group; empty where they agree.
 inline std::string step(const Comms& on_device, const Comms& on_host,
                         const std::vector<Twins*>& tensors, unsigned number, float size = 1,

@@ -96,15 +96,7 @@ TEST_CASE("a density that adapts goes between host and device with its state") {
   for (unsigned number = 0; number < 6; ++number) {
     REQUIRE(step(on_device, on_host, {&twins}, number) == "");
   }
-  for (std::size_t r = 0; r < 2; ++r) {
-    const std::vector<char> state = twins.device.saved(r);
-    CHECK(state == twins.host.saved(r));
-    pithCompressor_t fresh = nullptr;
-    REQUIRE(pithCompressorCreate(&fresh, spec) == pithSuccess);
-    REQUIRE(pithCompressorLoad(fresh, state.data(), state.size()) == pithSuccess);
-    std::swap(fresh, twins.device.compressors[r]);
-    REQUIRE(pithCompressorDestroy(fresh) == pithSuccess);
-  }
+  for (std::size_t r = 0; r < 2; ++r) renew_on_device(twins, r, spec);
   for (unsigned number = 6; number < 18; ++number) {
     CHECK(step(on_device, on_host, {&twins}, number) == "");
     CHECK(unlike(twins) == "");
