@@ -85,14 +85,23 @@ struct Factor {
   bool used = false;
 };
 
+// Whose time says how long a call takes.
+enum class WhoseTime : std::uint8_t {
+  everyones,  // no rank can end the call before all have begun it
+  slowest,    // some ranks end early, so rank 0 is told; see slowest_rank.hpp
+  nobodys,    // nothing is learnt from it
+};
+
 struct Algorithm;
 
 // How a dense call is made, the same on all ranks. Known once the call has its number.
 struct CallPlan {
   const Algorithm* algorithm = nullptr;
   Variant variant = Variant::usual;
-  bool is_timed = false;  // the call's time is to be learnt from
-  bool is_trial = false;  // of a rival of what is chosen
+  bool is_timed = false;        // the call's time is to be learnt from
+  bool is_trial = false;        // of a rival of what is chosen
+  bool is_told = false;         // rank 0 is told the slowest rank's time
+  double* slowest_s = nullptr;  // which goes there, if anywhere
 };
 
 // The arguments of a dense collective. `count`: elements of send and recv, or of each of their

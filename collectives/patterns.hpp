@@ -94,6 +94,15 @@ constexpr TreeNode pre_order_tree(int rank, int ranks) {
   return node;
 }
 
+// The same with another root: ranks count from it on.
+constexpr TreeNode pre_order_tree(int rank, int root, int ranks) {
+  TreeNode node = pre_order_tree(wrap(rank - root, ranks), ranks);
+  for (int* other : {&node.parent, &node.children[0], &node.children[1]}) {
+    if (*other >= 0) *other = wrap(*other + root, ranks);
+  }
+  return node;
+}
+
 // The binary tree in in-order: its ranks are 1, 2, ... from left to right, below the root 0, which
 // has one child. Odd ranks are leaves. The subtree of an inner rank extends equally far to both
 // sides.

@@ -36,14 +36,6 @@ struct Tree {
   bool is_leaf() const { return node.children[0] < 0; }
 };
 
-TreeNode place_of(int rank, int root, int ranks) {
-  TreeNode node = pre_order_tree(wrap(rank - root, ranks), ranks);
-  for (int* other : {&node.parent, &node.children[0], &node.children[1]}) {
-    if (*other >= 0) *other = wrap(*other + root, ranks);
-  }
-  return node;
-}
-
 // Adds the children's partial sums to this rank's chunk `mine`. `out` is complete at the fence.
 Fence add_children(Call& call, const Tree& tree, Bytes mine, Bytes out,
                    std::array<Borrowed, 2>& lent) {
@@ -94,7 +86,7 @@ Task<Error> tree_strand(Call& call, const Tree& tree, std::size_t& next) {
 }  // namespace
 
 Task<Error> reduce_tree(Call& call, CollectiveArgs args) {
-  Tree tree{args, place_of(call.rank(), args.root, call.size()),
+  Tree tree{args, pre_order_tree(call.rank(), args.root, call.size()),
             chunk_elements(args.tuning, args.type)};
   tree.chunks = chunks_in(args.count, tree.chunk);
   tree.lanes = lanes_for(args.tuning, tree.chunks);

@@ -1,6 +1,7 @@
 #include "comm/call_planner.hpp"
 
 #include "core/log.hpp"
+#include "model/call_time.hpp"
 #include "model/turn.hpp"
 
 namespace pith {
@@ -24,6 +25,14 @@ void CallPlanner::begin() {
   if (!model_.learns()) return;
   learned_ = std::make_unique<Learned>();
   learned_->start = learned_->choices = model_.start();
+  for (std::size_t i = 0; i < collective_count; ++i) {
+    const WhoseTime whose = whose_time(static_cast<Collective>(i), model_.link());
+    for (std::size_t at = 0; at < SizeClass::count; ++at) {
+      const bool is_long = SizeClass::of_index(at).largest() >= always_timed_bytes;
+      learned_->seats[i][at].whose = whose;
+      learned_->seats[i][at].is_always_timed = is_long && whose == WhoseTime::everyones;
+    }
+  }
 }
 
 void CallPlanner::adopt(std::string_view saved) {
@@ -54,17 +63,19 @@ void CallPlanner::Learned::plan(CollectiveArgs& args) {
   const std::uint32_t count = seat.count++;
   args.plan = count < seat.usual_until ? seat.usual
                                        : turn_in(seat, choices.at(args.collective, size), count);
-  args.plan.is_timed = bytes >= always_timed_bytes || (args.plan.is_timed && bytes != 0);
+  if (bytes == 0) args.plan.is_timed = args.plan.is_told = false;
   if (args.plan.variant != Variant::usual) args.tuning = varied(args.tuning, args.plan.variant);
 }
 
 CallPlan CallPlanner::Learned::turn_in(Seat& seat, const Choices::Cell& cell, std::uint32_t count) {
-  const Turns turns(cell, seat.since);
+  const Turns turns(cell, seat.whose, seat.since);
   seat.usual = plan_of(cell.chosen);
+  seat.usual.is_timed = seat.is_always_timed;
   seat.usual_until = turns.next(count + 1);
   const Turn turn = turns.at(count);
   CallPlan plan = turn.of == TurnOf::rival ? plan_of(turn.rival) : seat.usual;
-  plan.is_timed = turn.of != TurnOf::choice;
+  plan.is_timed |= turn.of != TurnOf::choice;
+  plan.is_told = seat.whose == WhoseTime::slowest && turn.of != TurnOf::choice;
   plan.is_trial = turn.of == TurnOf::rival;
   return plan;
 }

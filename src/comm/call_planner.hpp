@@ -44,6 +44,8 @@ class CallPlanner {
       std::uint32_t count = 0;        // of its calls
       std::uint32_t since = 0;        // the count when its choice was agreed on
       std::uint32_t usual_until = 0;  // until this count all are made like this
+      WhoseTime whose = WhoseTime::nobodys;
+      bool is_always_timed = false;
       CallPlan usual;
     };
     std::mutex mutex;  // for other threads, while `choices` changes

@@ -1,6 +1,7 @@
 #include "comm/call_tasks.hpp"
 
 #include "collectives/premultiply.hpp"
+#include "collectives/slowest_rank.hpp"
 
 namespace pith {
 
@@ -29,6 +30,9 @@ Task<Error> CallTasks::task_of(Call& call, const CollectiveArgs& args) {
   placed.root = links_.order().place_of(args.root);
   scale_average(placed, links_.size());
   const Algorithm& algorithm = links_.model().algorithm(args);
+  if (placed.plan.is_told) {
+    return run_and_tell(call, placed, algorithm, links_.order().place_of(0));
+  }
   if (placed.factor.used) return run_premultiplied(call, placed, algorithm);
   return algorithm.run(call, placed);
 }

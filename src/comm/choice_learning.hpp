@@ -32,15 +32,15 @@ class ChoiceLearning {
 
   // --- by the thread that issues calls ---
 
-  // The root of a broadcast runs ahead: its time tells nothing.
   bool wants_time_of(const CollectiveArgs& args) const {
-    return is_first_ && tells_time(args.collective, model_.ranks()) &&
-           !(args.collective == Collective::broadcast && args.root == 0);
+    const bool is_timed = is_first_ && (args.plan.is_timed || times_all());
+    return is_timed && (args.plan.is_told ||
+                        whose_time(args.collective, model_.link()) == WhoseTime::everyones);
   }
-  // For the log, where nothing is learnt from them.
-  bool times_all() const { return log_ && !model_.learns(); }
-  // Times that the control thread is too slow to fetch are dropped. Allocates nothing.
-  void add(const CollectiveArgs& args, std::uint64_t begun_ns, std::uint64_t ended_ns);
+  // `slowest_s`: if ranks have told it. Times that the control thread is too slow to fetch are
+  // dropped. Allocates nothing.
+  void add(const CollectiveArgs& args, std::uint64_t begun_ns, std::uint64_t ended_ns,
+           double slowest_s);
 
   // --- by the control thread ---
 
@@ -58,6 +58,8 @@ class ChoiceLearning {
   void end();
 
  private:
+  // For the log, where nothing is learnt from them.
+  bool times_all() const { return log_ && !model_.learns(); }
   bool keeps_times() const { return is_first_ && (model_.learns() || log_); }
 
   const Model& model_;

@@ -29,17 +29,16 @@ Parts parts_of(const Model& model, const CallTime& call, const LinkCost& link) {
 }
 
 // One step of Gauss and Newton, in logarithms.
-LinkCost improved(const Model& model, std::span<const CallTime> calls, const LinkCost& guess,
+LinkCost improved(const Model& model, std::span<const CallTime> calls, const LinkGuess& guess,
                   const LinkCost& link) {
-  // How wrong cost functions are, noise included, and a guess.
-  constexpr double call_certainty = 1 / (0.2 * 0.2);
-  constexpr double guess_certainty = 1 / (1.5 * 1.5);
+  constexpr double call_doubt = 0.2;  // how wrong cost functions are, noise included
+  constexpr double call_certainty = 1 / (call_doubt * call_doubt);
   constexpr double furthest = 1;
-  double aa = guess_certainty;
-  double bb = guess_certainty;
+  double aa = 1 / (guess.alpha_doubt * guess.alpha_doubt);
+  double bb = 1 / (guess.beta_doubt * guess.beta_doubt);
   double ab = 0;
-  double a = guess_certainty * std::log(guess.alpha / link.alpha);
-  double b = guess_certainty * std::log(guess.beta / link.beta);
+  double a = aa * std::log(guess.link.alpha / link.alpha);
+  double b = bb * std::log(guess.link.beta / link.beta);
   for (const CallTime& call : calls) {
     const Parts parts = parts_of(model, call, link);
     const double by_alpha = parts.by_alpha / parts.all;
@@ -60,9 +59,9 @@ LinkCost improved(const Model& model, std::span<const CallTime> calls, const Lin
 
 }  // namespace
 
-LinkCost fit_link(const Model& model, std::span<const CallTime> calls, const LinkCost& guess) {
+LinkCost fit_link(const Model& model, std::span<const CallTime> calls, const LinkGuess& guess) {
   constexpr int steps = 16;
-  LinkCost link = guess;
+  LinkCost link = guess.link;
   for (int i = 0; i < steps; ++i) link = improved(model, calls, guess, link);
   return link;
 }

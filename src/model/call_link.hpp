@@ -10,9 +10,19 @@
 
 namespace pith {
 
+// A link as it may be, with the doubts of the logarithms of what it costs.
+struct LinkGuess {
+  static constexpr double hardly_known = 1.5;
+  static constexpr double by_round_trip = 0.3;  // rounded, and queues add to it
+
+  LinkCost link;
+  double alpha_doubt = hardly_known;
+  double beta_doubt = hardly_known;
+};
+
 // The link on which these calls would take their times, as nearly as one can; near `guess` in what
 // they do not tell.
-LinkCost fit_link(const Model& model, std::span<const CallTime> calls, const LinkCost& guess);
+LinkCost fit_link(const Model& model, std::span<const CallTime> calls, const LinkGuess& guess);
 
 // Links of which only alpha, or only beta, is another than `before`, and on which the call takes
 // its time.

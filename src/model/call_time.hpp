@@ -1,9 +1,10 @@
-// How long a call took on one rank, and whose times say how long it takes.
+// How long a call took, and whose times say it.
 #pragma once
 
 #include <cstddef>
 
 #include "collectives/algorithm.hpp"
+#include "model/nominal.hpp"
 
 namespace pith {
 
@@ -16,19 +17,19 @@ struct CallTime {
   bool is_trial = false;  // by a rival of the choice
 };
 
-// Whether no rank can end the call before all have begun it. Only then one rank's time is about the
-// call's; in a pair, what comes from the other one is the whole call.
-constexpr bool tells_time(Collective collective, int ranks) {
+// Ranks that start with this link find the same. To tell takes as long as one message or two: much
+// where links are far, and there messages alone decide which broadcast is fastest.
+constexpr WhoseTime whose_time(Collective collective, const LinkCost& start) {
   switch (collective) {
     case Collective::allreduce:
     case Collective::allgather:
     case Collective::reduce_scatter:
     case Collective::alltoall:
-      return true;
+      return WhoseTime::everyones;
     case Collective::broadcast:
-      return ranks == 2;
+      return start.alpha < nominal::distant_alpha ? WhoseTime::slowest : WhoseTime::nobodys;
     default:
-      return false;
+      return WhoseTime::nobodys;
   }
 }
 

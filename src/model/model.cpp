@@ -72,7 +72,9 @@ void Model::set_round_trip(double seconds) {
   constexpr double far_from_it = 5;
   const double alpha = seconds / 2;
   if (alpha < far_from_it * nominal::wire.alpha) return;
-  set_link(std::exp2(std::round(std::log2(alpha))), nominal::wire.beta);
+  const bool is_distant = alpha >= nominal::distant_alpha;
+  set_link(std::exp2(std::round(std::log2(alpha))),
+           is_distant ? nominal::distant_beta : nominal::wire.beta);
 }
 
 // A far link holds what is on its way: the lanes' chunks should fill it. Scratch bounds them.
@@ -156,7 +158,7 @@ Choices::Cell Model::cell_on(const LinkCost& link, Collective collective, SizeCl
   const bool is_even = &own == &algorithm(collective, bytes / 2 + 1);  // one rule for all its sizes
   const Choices::Plan chosen = Choices::plan_of(best, copies ? Variant::copies : Variant::usual);
   if (copies || !is_even || &best != &own) cell.chosen = chosen;
-  if (bytes > largest_tried || !tells_time(collective, ranks_)) return cell;
+  if (bytes > largest_tried || whose_time(collective, link_) == WhoseTime::nobodys) return cell;
   std::vector<std::pair<double, Choices::Plan>> found;
   for (const Algorithm& one : algorithms()) {
     if (one.collective != collective || !serves(one, shape(bytes))) continue;

@@ -9,6 +9,7 @@
 #include "collectives/registry.hpp"
 #include "model/call_link.hpp"
 #include "model/cheapest.hpp"
+#include "model/nominal.hpp"
 #include "model/turn.hpp"
 
 namespace pith {
@@ -30,6 +31,10 @@ constexpr bool may_try(std::uint64_t calls, std::uint64_t tried) {
   constexpr std::uint64_t one_in = 64;
   return tried < at_first + calls / one_in;
 }
+
+// After so many times their median may be another one. The first calls over new connections take
+// longer, and where ranks run ahead of each other a long call is followed by a short one.
+bool says_more(std::size_t times) { return times >= few && std::has_single_bit(times); }
 
 enum class Verdict : std::uint8_t { open, better, not_better };
 
@@ -126,13 +131,15 @@ void Tuner::add(const CallTime& time) {
                                                  : try_again(key, cell, seconds);
   }
   add(its, seconds, of_link);
-  if (of_link && std::has_single_bit(its.prompt.count())) fit();
+  if (of_link && says_more(its.prompt.count())) fit();
   if (wanted(key).rival_count > 0) decide(key, cell);
 }
 
 // Whether it followed another call at once, so that all ranks began it at about the same time. Else
 // the time may be that of waiting for a rank that computes; it is not asked, as waiting is in it.
+// The root of a broadcast may be some calls ahead, and then others find their data there.
 bool Tuner::is_prompt(const CallTime& time) const {
+  if (whose_time(time.algorithm->collective, model_.link()) != WhoseTime::everyones) return false;
   constexpr double hardly = 1.0 / 16;
   const double expected = model_.cost(*time.algorithm, time.bytes, time.variant, &link_);
   return time.gap_s < hardly * std::min(expected, time.seconds);
@@ -147,7 +154,7 @@ CallTime Tuner::as_call(const Learning& cell, double seconds) const {
 // Whether another link would make the choice take this time.
 bool Tuner::may_be_link(const Learning& cell, double seconds) const {
   const CallTime call = as_call(cell, seconds);
-  return is_another_link(fit_link(model_, std::span(&call, 1), link_), link_);
+  return is_another_link(fit_link(model_, std::span(&call, 1), {link_}), link_);
 }
 
 bool Tuner::is_step(Learning& cell, double seconds) const {
@@ -192,7 +199,9 @@ void Tuner::fit() {
                        SizeClass(cell.bytes).largest(), std::exp(one.prompt.median())});
     }
   }
-  const LinkCost found = fit_link(model_, calls, era_began_);
+  const bool knows_alpha = era_ == 0 && model_.link().alpha != nominal::wire.alpha;  // measured
+  const double alpha_doubt = knows_alpha ? LinkGuess::by_round_trip : LinkGuess::hardly_known;
+  const LinkCost found = fit_link(model_, calls, {era_began_, alpha_doubt});
   if (!is_another_link(found, link_)) return;
   const LinkCost before = std::exchange(link_, found);
   reasons_.push_back(
@@ -223,6 +232,18 @@ Choices::Plan Tuner::likely_best(Learning& cell) const {
   return expected(*best) < expected(chosen) - clearly ? best->plan : cell.chosen;
 }
 
+// Where the link is known to be another one, what was never tried is chosen if it should be faster
+// by more than cost functions are usually wrong; the choice before it is its rival then.
+Choices::Plan Tuner::expected_best(const Key& key, Learning& cell,
+                                   const Choices::Cell& fresh) const {
+  constexpr double surely = 0.25;
+  const Plan known = likely_best(cell);
+  const Plan predicted = planned(key, fresh);
+  if (trial(cell, predicted).begun) return known;
+  const double gain = log_cost(cell, known, link_) - log_cost(cell, predicted, link_);
+  return gain > surely ? predicted : known;
+}
+
 // What is known of a cell meets what would be chosen if nothing were.
 void Tuner::carry_over(const Key& key, Learning& cell, const Choices::Cell& fresh,
                        std::span<const LinkCost> possible) {
@@ -241,9 +262,12 @@ void Tuner::carry_over(const Key& key, Learning& cell, const Choices::Cell& fres
   propose(cell.chosen);
   for (std::size_t i = 0; i < fresh.rival_count; ++i) propose(fresh.rivals[i]);
   if (!may_try(cell.calls, cell.tried)) next = {};
-  next.chosen = likely_best(cell);
+  next.chosen = expected_best(key, cell, fresh);
   next.remove_rival(next.chosen);
-  if (next.rival_count > 0) next.trials = Choices::Trials::often;
+  // Before any step nothing is known to be wrong, and trials of half the calls cost a lot.
+  const bool is_guess = era_ > 0 || !possible.empty() || !over_links_;
+  if (next.rival_count > 0)
+    next.trials = is_guess ? Choices::Trials::often : Choices::Trials::seldom;
   cell.chosen = next.chosen;
   cell.chunks_tried = false;
   wanted = next;

@@ -106,6 +106,7 @@ class Tuner {
   void carry_over(const Key& key, Learning& cell, const Choices::Cell& fresh,
                   std::span<const LinkCost> possible = {});
   Plan likely_best(Learning& cell) const;
+  Plan expected_best(const Key& key, Learning& cell, const Choices::Cell& fresh) const;
   void decide(const Key& key, Learning& cell);
   void try_chunks(const Key& key, Learning& cell);
   void choose(const Key& key, Learning& cell, Plan plan);

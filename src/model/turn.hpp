@@ -28,7 +28,9 @@ constexpr std::uint32_t place_of(std::uint32_t turn, std::uint32_t one_in) {
 }
 
 // One call in so many is timed, and the one before or after it, for then one of them is prompt.
-constexpr std::uint32_t timed_one_in = 64;
+constexpr std::uint32_t timed_one_in(WhoseTime whose) {
+  return whose == WhoseTime::slowest ? 512 : 64;  // to tell takes as long as a short call
+}
 
 // Rivals take turns, each as often as the others: a few times early on, since short calls may be
 // over by thousands before ranks agree on what to make of them, and later while it is agreed that
@@ -37,12 +39,13 @@ constexpr std::uint32_t timed_one_in = 64;
 class Turns {
  public:
   // `since`: how many calls had been made when the cell was agreed on.
-  explicit Turns(const Choices::Cell& cell, std::uint32_t since = 0) : cell_(cell), since_(since) {}
+  Turns(const Choices::Cell& cell, WhoseTime whose, std::uint32_t since = 0)
+      : cell_(cell), since_(since), timed_one_in_(timed_one_in(whose)) {}
 
   // `count`: how many calls came before.
   Turn at(std::uint32_t count) const {
     if (!tries(count)) {
-      const std::uint32_t first = first_timed(count / timed_one_in);
+      const std::uint32_t first = first_timed(count / timed_one_in_);
       return {count - first < 2 ? TurnOf::timed_choice : TurnOf::choice};
     }
     const std::uint32_t turn = count / one_in();
@@ -55,17 +58,17 @@ class Turns {
   // From this call on another one than the choice may be made, or one timed.
   std::uint32_t next(std::uint32_t count) const {
     if (tries(count)) return count;
-    const std::uint32_t first = first_timed(count / timed_one_in);
+    const std::uint32_t first = first_timed(count / timed_one_in_);
     if (count < first + 2) return std::max(count, first);
-    return first_timed(count / timed_one_in + 1);
+    return first_timed(count / timed_one_in_ + 1);
   }
 
  private:
   // A program that makes fewer calls of a kind than these turns has only the choice of the start.
   static constexpr std::uint32_t turns_before = 4;
 
-  static std::uint32_t first_timed(std::uint32_t turn) {
-    return turn * timed_one_in + (place_of(turn, timed_one_in) & ~1U);
+  std::uint32_t first_timed(std::uint32_t turn) const {
+    return turn * timed_one_in_ + (place_of(turn, timed_one_in_) & ~1U);
   }
   bool is_early() const { return cell_.trials == Choices::Trials::early; }
   std::uint32_t one_in() const { return cell_.trials == Choices::Trials::often ? 2 : 8; }
@@ -78,6 +81,7 @@ class Turns {
 
   const Choices::Cell& cell_;
   const std::uint32_t since_;
+  const std::uint32_t timed_one_in_;
 };
 
 }  // namespace pith

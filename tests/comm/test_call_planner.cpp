@@ -95,6 +95,34 @@ TEST_CASE("calls of rivals are timed, and as many of the choice", "[planner]") {
   CHECK(timed == 2 * rivals + 4);
 }
 
+TEST_CASE("the slowest rank's time is told where others end early, and no link is far",
+          "[planner]") {
+  const auto told = [](const Model& model, Collective collective, int first, int calls) {
+    CallPlanner planner(model);
+    planner.begin();
+    int found = 0;
+    for (int i = 0; i < first + calls; ++i) {
+      CollectiveArgs args = sum_of(100'000);
+      args.collective = collective;
+      planner.plan(args);
+      CHECK(args.plan.slowest_s == nullptr);
+      if (args.plan.is_told) CHECK(args.plan.is_timed);
+      found += i >= first && args.plan.is_told;
+    }
+    return found;
+  };
+  Model model(learning(true), 4);
+  const int early =
+      8 * (4 + 5 * model.start().at(Collective::broadcast, SizeClass(400'000)).rival_count);
+  CHECK(told(model, Collective::broadcast, 0, early) > early / 8);
+  CHECK(told(model, Collective::broadcast, 1024, 5120) == 20);
+  for (const Collective other : {Collective::allreduce, Collective::reduce, Collective::gather}) {
+    CHECK(told(model, other, 0, 1000) == 0);
+  }
+  model.set_round_trip(10e-3);
+  CHECK(told(model, Collective::broadcast, 0, 1000) == 0);
+}
+
 TEST_CASE("rivals do not come in a rhythm that calls may have", "[planner]") {
   const Model model(learning(true), 4);
   for (const int period : {2, 3, 4, 5, 8}) {

@@ -29,7 +29,7 @@ class Counter {
   Turn turn(const Choices::Cell& cell) {
     if (cell != last_) since_ = count_;
     last_ = cell;
-    return Turns(cell, since_).at(count_++);
+    return Turns(cell, WhoseTime::everyones, since_).at(count_++);
   }
 
  private:

@@ -1,0 +1,12 @@
+// How long a call took on its slowest rank, where one that leaves early cannot know it.
+#pragma once
+
+#include "collectives/algorithm.hpp"
+
+namespace pith {
+
+// Runs the algorithm; then each rank sends the longest time of its subtree towards `to`, a place in
+// the call's order, and waits for nobody else. There args.plan.slowest_s has the time of all.
+Task<Error> run_and_tell(Call& call, CollectiveArgs args, const Algorithm& algorithm, int to);
+
+}  // namespace pith
