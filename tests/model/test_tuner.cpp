@@ -6,6 +6,7 @@
 #include <string>
 
 #include "collectives/registry.hpp"
+#include "model/cheapest.hpp"
 #include "model/turn.hpp"
 #include "tests/catch.hpp"
 #include "tests/model/noise.hpp"
@@ -117,6 +118,8 @@ class LinkWorld {
     for (const std::string& one : tuner_.take_reasons()) all += "\n" + one;
     return all;
   }
+  // Its true time is so many times its cost.
+  void mislead(const Algorithm& algorithm, double factor) { misled_ = {&algorithm, factor}; }
   // How much longer the choice takes than the best algorithm would.
   double regret(std::size_t size) const {
     double least = 1e9;
@@ -136,7 +139,8 @@ class LinkWorld {
     return Choices::plan_of(model_.algorithm(Collective::allreduce, size));
   }
   double seconds(Choices::Plan plan, std::size_t size) const {
-    const double wrong = plan % 2 == 0 ? 1 : 1.1;
+    const double usual = plan % 2 == 0 ? 1 : 1.1;
+    const double wrong = &Choices::algorithm_of(plan) == misled_.first ? misled_.second : usual;
     return wrong *
            model_.cost(Choices::algorithm_of(plan), size, Choices::variant_of(plan), &link_);
   }
@@ -144,6 +148,7 @@ class LinkWorld {
   Model model_;
   LinkCost link_;
   double waiting_s_ = 0;
+  std::pair<const Algorithm*, double> misled_;
   Tuner tuner_{model_};
   Noise noise_{7, 0.1, 0.02};
   std::map<std::size_t, Counter> counters_;
@@ -251,6 +256,16 @@ TEST_CASE("calls tell what messages cost, and choices of all sizes follow at onc
     CAPTURE(size, truth.alpha, truth.beta, world.text(size));
     CHECK(world.regret(size) < 0.15);
   }
+}
+
+TEST_CASE("a choice by the link's fit that was wrong is taken back", "[tuner]") {
+  const LinkCost truth = link_with(20e-6, 80e-9);
+  LinkWorld world(8, truth);
+  const Model model(learning(), 8);
+  world.mislead(cheapest_algorithm(model.shape(1024 * kib), Collective::allreduce, truth), 3);
+  world.call(1024 * kib, 150);
+  CAPTURE(world.text(1024 * kib));
+  CHECK(world.regret(1024 * kib) < 0.15);
 }
 
 TEST_CASE("a rank that is waited for is no slow link", "[tuner]") {

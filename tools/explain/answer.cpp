@@ -59,7 +59,8 @@ Bypass bypass_of(const Question& question, const Model& model, std::size_t eleme
   if (!by_host && !spec.sparse())
     return {false, false, "compressed: bypass is for schemes that elect"};
   if (!spec.may_bypass) return {false, false, "compressed: bypass=never"};
-  const std::string_view link = model.views() ? "shared memory" : "10 Gbit/s";
+  const std::string link =
+      model.views() ? "shared memory" : fmt::format("{:.3g} Gbit/s", 8e-9 / model.link().beta);
   if (model.is_faster_dense(spec, elements, by_host ? &hosts : nullptr)) {
     return {true, true, fmt::format("dense: bypass=auto takes that for faster on {}", link)};
   }
