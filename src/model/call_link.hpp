@@ -14,6 +14,13 @@ namespace pith {
 // they do not tell.
 LinkCost fit_link(const Model& model, std::span<const CallTime> calls, const LinkCost& guess);
 
+// What these calls leave unknown of the logarithms of both.
+struct LinkDoubt {
+  double alpha = 0;
+  double beta = 0;
+};
+LinkDoubt doubt_of(const Model& model, std::span<const CallTime> calls, const LinkCost& fitted);
+
 // Links of which only alpha, or only beta, is another than `before`, and on which the call takes
 // its time.
 std::array<LinkCost, 2> possible_links(const Model& model, const CallTime& call,

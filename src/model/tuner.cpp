@@ -182,8 +182,8 @@ void Tuner::begin_era(const Key& key, Learning& cell, double seconds) {
   carry_over(key, cell, model_.cell_on(link_, key.first, SizeClass(cell.bytes)));
 }
 
-// All choices follow where the link is another than was thought.
-void Tuner::fit() {
+// Of this era.
+std::vector<CallTime> Tuner::link_times() const {
   std::vector<CallTime> calls;
   for (const auto& [key, cell] : cells_) {
     for (const Trial& one : cell.trials) {
@@ -192,7 +192,20 @@ void Tuner::fit() {
                        SizeClass(cell.bytes).largest(), std::exp(one.prompt.median())});
     }
   }
+  return calls;
+}
+
+std::optional<LinkTable::OfCalls> Tuner::learnt_link() const {
+  const std::vector<CallTime> calls = link_times();
+  if (calls.empty()) return std::nullopt;
   const LinkCost found = fit_link(model_, calls, era_began_);
+  const LinkDoubt doubt = doubt_of(model_, calls, found);
+  return LinkTable::OfCalls{{found.alpha, doubt.alpha}, {found.beta, doubt.beta}};
+}
+
+// All choices follow where the link is another than was thought.
+void Tuner::fit() {
+  const LinkCost found = fit_link(model_, link_times(), era_began_);
   if (!is_another_link(found, link_)) return;
   const LinkCost before = std::exchange(link_, found);
   reasons_.push_back(
