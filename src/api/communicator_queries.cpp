@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "api/check.hpp"
@@ -31,6 +32,13 @@ Error background_error(pithComm& comm) {
     if (error) comm.failure = error;
   }
   return comm.being_made ? runs : comm.failure;
+}
+
+std::optional<Collective> collective_named(std::string_view name) {
+  for (std::size_t i = 0; i < collective_count; ++i) {
+    if (name_of(static_cast<Collective>(i)) == name) return static_cast<Collective>(i);
+  }
+  return std::nullopt;
 }
 
 // Answers a query for one number.
@@ -125,14 +133,13 @@ pithResult_t pithCommGetAlgorithm(pithComm_t comm, const char* collective, size_
     }
     const std::size_t bytes = count * size_of(static_cast<DType>(type));
     const Communicator& communicator = *comm->communicator;
-    const Algorithm* by_model = communicator.links().model().algorithm(collective, bytes);
-    if (!by_model) {
+    const std::optional<Collective> asked = collective_named(collective);
+    if (!asked) {
       return {Code::invalid_argument,
               fmt::format("{}: collective is \"{}\", expected a name as \"allreduce\"", function,
                           collective)};
     }
-    *algorithm =
-        communicator.calls().planner().chosen(by_model->collective, bytes).algorithm->name.data();
+    *algorithm = communicator.calls().planner().chosen(*asked, bytes).algorithm->name.data();
     return {};
   });
 }

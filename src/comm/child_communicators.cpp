@@ -41,6 +41,7 @@ ChildCommunicators::Made ChildCommunicators::make(const Expected<Settings>& sett
       *settings, CommIdentity{who.control, key, members, place_of(members, who.own_member())},
       parent_.links().transport_table());
   child->set_record_paths(parent_.record_paths());
+  child->links().model().set_known(parent_.links().model().known());
   // Ranks that are threads wait on a variable of the first one, without a cancellation. A rank that
   // is cancelled before that revokes the child.
   ControlGatherer gatherer(*who.control, key, members, at_their_places(who.members, members),

@@ -48,6 +48,15 @@ void ChoiceLearning::learn() {
   for (const std::string& reason : tuner_->take_reasons()) log(LogLevel::warn, reason);
 }
 
+void ChoiceLearning::tell(std::uint64_t now_ns) {
+  constexpr std::uint64_t rest_ns = 1'000'000'000;
+  if (log_) log_->look(tuner_.get(), now_ns);
+  if (links_) links_->look(tuner_.get(), now_ns);
+  if (!observers_ || now_ns - shown_ns_ < rest_ns || !observers_->any_ready()) return;
+  shown_ns_ = now_ns;
+  observers_->show(choices_text(model_, hosts_, tuner_.get(), false), now_ns);
+}
+
 std::optional<std::string> ChoiceLearning::wanted(const EpochGate& gate) {
   if (!tuner_ || !model_.learns()) return std::nullopt;
   const std::uint64_t committed = gate.counts().committed;
@@ -59,10 +68,13 @@ std::optional<std::string> ChoiceLearning::wanted(const EpochGate& gate) {
 }
 
 void ChoiceLearning::end() {
-  if (!log_) return;
+  const bool watched = observers_ && observers_->any_ready();
+  if (!log_ && !links_ && !watched) return;
   static_cast<void>(without_throwing([&] {
     learn();
-    log_->end(tuner_.get());
+    if (log_) log_->end(tuner_.get());
+    if (links_) links_->end(tuner_.get());
+    if (watched) observers_->show(choices_text(model_, hosts_, tuner_.get(), true), shown_ns_);
     return Error();
   }));
 }

@@ -10,8 +10,10 @@
 #include <vector>
 
 #include "control/epoch_gate.hpp"
+#include "control/observers/observers.hpp"
 #include "model/call_time.hpp"
 #include "model/choice_log.hpp"
+#include "model/link_log.hpp"
 #include "model/tuner.hpp"
 
 namespace pith {
@@ -30,6 +32,17 @@ class ChoiceLearning {
     log_ = std::make_unique<ChoiceLog>(path, model_, hosts);
   }
 
+  // Before begin(), at rank 0: what is learnt of links goes to this file. `table`: what is known.
+  void keep_links(const std::string& path, LinkTable table) {
+    links_ = std::make_unique<LinkLog>(path, std::move(table));
+  }
+
+  // Before begin(), at rank 0: observers are shown choices and times. `hosts`: how many run ranks.
+  void show_to(Observers* observers, int hosts) {
+    observers_ = observers;
+    hosts_ = hosts;
+  }
+
   // --- by the thread that issues calls ---
 
   bool wants_time_of(const CollectiveArgs& args) const {
@@ -46,10 +59,8 @@ class ChoiceLearning {
 
   // Learns from the calls of late. May throw where there is no memory.
   void learn();
-  // Writes the log if that is due.
-  void tell(std::uint64_t now_ns) {
-    if (log_) log_->look(tuner_.get(), now_ns);
-  }
+  // Writes the files if that is due, and tells observers.
+  void tell(std::uint64_t now_ns);
   // The parameters that should hold, if other ones do. Asked while no change is open or ahead in
   // the gate.
   std::optional<std::string> wanted(const EpochGate& gate);
@@ -58,9 +69,9 @@ class ChoiceLearning {
   void end();
 
  private:
-  // For the log, where nothing is learnt from them.
-  bool times_all() const { return log_ && !model_.learns(); }
-  bool keeps_times() const { return is_first_ && (model_.learns() || log_); }
+  // For the files, where no choice follows from them.
+  bool times_all() const { return (log_ || links_) && !model_.learns(); }
+  bool keeps_times() const { return is_first_ && (model_.learns() || log_ || links_); }
 
   const Model& model_;
   const bool is_first_;
@@ -73,6 +84,10 @@ class ChoiceLearning {
   std::string holds_;             // the parameters
   std::string proposed_;
   std::unique_ptr<ChoiceLog> log_;
+  std::unique_ptr<LinkLog> links_;
+  Observers* observers_ = nullptr;  // null: none can come
+  int hosts_ = 1;
+  std::uint64_t shown_ns_ = 0;
   std::uint64_t committed_ = 0;  // of the gate's counts, when they were proposed
 };
 

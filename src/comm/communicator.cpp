@@ -22,7 +22,7 @@ constexpr std::uint64_t moment_ns = 100'000'000;
 
 Communicator::Communicator(const Settings& settings, CommIdentity who, TransportTable table)
     : who_(std::move(who)),
-      record_paths_{settings.trace, settings.explain_log},
+      record_paths_{settings.trace, settings.explain.log, settings.links.kept},
       links_(settings, who_.rank, who_.size(), table),
       revocation_(links_, under_way_, recorder_, who_),
       runner_(links_, under_way_, recorder_, revocation_),

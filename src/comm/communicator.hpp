@@ -28,6 +28,7 @@ class Streams;
 struct RecordPaths {
   std::string trace;
   std::string choices;
+  std::string links;  // of the job's communicator only
 };
 
 class Communicator final : public std::enable_shared_from_this<Communicator> {

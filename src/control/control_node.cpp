@@ -53,6 +53,7 @@ class TcpNode final : public ControlNode {
     plane_.turn(now_ns);
   }
   int descriptor() const override { return wire_.descriptor(); }
+  Observers* observers() override { return &wire_.observers(); }
   std::size_t descriptors_to_come() const override {
     const std::size_t all = plane_.neighbours();
     return all - std::min(all, wire_.connections());

@@ -10,6 +10,7 @@
 #include "control/control_plane.hpp"
 #include "control/control_thread.hpp"
 #include "control/gatherer.hpp"
+#include "control/observers/observers.hpp"
 #include "settings/settings.hpp"
 #include "transport/handshake.hpp"
 
@@ -38,6 +39,8 @@ class ControlNode : public Controlled {
   const Secret& secret() const { return secret_; }
   // Where this rank listens.
   const std::string& host() const { return host_; }
+  // Who watches this rank; null: nobody can.
+  virtual Observers* observers() { return nullptr; }
   // Descriptors that connections of the tree will still take here.
   virtual std::size_t descriptors_to_come() const { return 0; }
   // As in ControlPlane, and wakes the thread.

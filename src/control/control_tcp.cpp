@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "core/clock.hpp"
 #include "core/descriptor_limit.hpp"
@@ -44,7 +45,8 @@ Expected<std::string> ControlTcp::listen(const std::string& host) {
   if (::epoll_ctl(events_.get(), EPOLL_CTL_ADD, listener_.get(), &event) != 0) {
     return system_error("watch the control listener", errno);
   }
-  return format_address(*address);
+  observers_.set_address(format_address(*address));
+  return observers_.address();
 }
 
 void ControlTcp::watch(Link& link, bool added) {
@@ -148,17 +150,19 @@ void ControlTcp::accept_connections() {
     Link& link = unauthenticated_.emplace_back();
     link.fd = std::move(*accepted);
     link.deadline_ns = monotonic_ns() + handshake_ns;
-    link.handshake = Handshake::acceptor(
-        options_.secret, {purpose, Greeting::any, options_.rank, options_.ranks, 0});
+    link.handshake = Handshake::acceptor(options_.secret,
+                                         {purpose, Greeting::any, options_.rank, Greeting::any, 0});
     watch(link, true);
   }
 }
 
 // A second connection from a rank replaces the first, which that rank must have given up. Only
-// higher ranks connect.
+// higher ranks connect, and observers.
 void ControlTcp::adopt(std::list<Link>::iterator caller) {
   const int from = caller->handshake.greeting().from;
-  if (from <= options_.rank || from >= options_.ranks) {
+  const int of = caller->handshake.greeting().ranks;
+  if (from == observer && of == observer) observers_.add(std::move(caller->fd), monotonic_ns());
+  if (from <= options_.rank || from >= options_.ranks || of != options_.ranks) {
     unauthenticated_.erase(caller);
     return;
   }
@@ -309,6 +313,7 @@ void ControlTcp::progress(ControlHandler& handler) {
     }
     probes_.remove_if([](const Link& link) { return !link.ended.empty(); });
   }
+  observers_.turn(monotonic_ns());
   for (const auto& tell : news) tell(handler);
 }
 
@@ -327,6 +332,7 @@ void ControlTcp::close(std::uint64_t deadline_ns) {
   links_.clear();
   probes_.clear();
   unauthenticated_.clear();
+  observers_.close();
   listener_.reset();
 }
 

@@ -15,6 +15,7 @@
 
 #include "control/control_frames.hpp"
 #include "control/control_wire.hpp"
+#include "control/observers/observers.hpp"
 #include "transport/handshake.hpp"
 #include "transport/socket.hpp"
 #include "transport/tcp/tcp_silence.hpp"
@@ -33,6 +34,9 @@ struct ControlTcpOptions {
 
 class ControlTcp final : public ControlWire {
  public:
+  // The rank and the number of ranks that an observer names when it connects.
+  static constexpr int observer = 0x7fffffff;
+
   explicit ControlTcp(const ControlTcpOptions& options) : options_(options) {}
 
   // Returns the address for the other ranks.
@@ -48,6 +52,7 @@ class ControlTcp final : public ControlWire {
   void progress(ControlHandler& handler);
   // Says goodbye on all connections and sends what is queued, until the deadline.
   void close(std::uint64_t deadline_ns);
+  Observers& observers() { return observers_; }
   // Readable when progress() has something to do.
   int descriptor() const { return events_.get(); }
   // Open or being opened.
@@ -101,8 +106,9 @@ class ControlTcp final : public ControlWire {
   std::list<Link> links_;            // to ranks
   std::list<Link> unauthenticated_;  // accepted, not authenticated yet
   std::list<Link> probes_;           // connect only, to see whether a rank is reachable
-  News late_;                        // events noted outside of progress()
-  bool listens_ = true;              // whether the listener is watched
+  Observers observers_;
+  News late_;            // events noted outside of progress()
+  bool listens_ = true;  // whether the listener is watched
   std::uint64_t accepts_again_ns_ = 0;
   std::uint64_t next_look_ns_ = 0;
 };

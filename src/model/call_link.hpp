@@ -24,6 +24,13 @@ struct LinkGuess {
 // they do not tell.
 LinkCost fit_link(const Model& model, std::span<const CallTime> calls, const LinkGuess& guess);
 
+// What these calls leave unknown of the logarithms of both. `fitted` has the doubts before them.
+struct LinkDoubt {
+  double alpha = 0;
+  double beta = 0;
+};
+LinkDoubt doubt_of(const Model& model, std::span<const CallTime> calls, const LinkGuess& fitted);
+
 // Links of which only alpha, or only beta, is another than `before`, and on which the call takes
 // its time.
 std::array<LinkCost, 2> possible_links(const Model& model, const CallTime& call,

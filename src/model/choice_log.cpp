@@ -2,15 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <unistd.h>
-
-#include <cerrno>
 #include <chrono>
-#include <cstdio>
-#include <fstream>
 
 #include "collectives/registry.hpp"
 #include "core/log.hpp"
+#include "model/replaced_file.hpp"
 
 namespace pith {
 
@@ -98,17 +94,17 @@ void ChoiceLog::look(const Tuner* tuner, std::uint64_t now_ns) {
   const std::uint64_t calls = calls_of(tuner);
   const bool is_first = std::exchange(looked_ns_, now_ns) == 0;
   if (std::exchange(calls_, calls) == calls && !is_first) return;
-  write(text(tuner, false));
+  write(choices_text(model_, hosts_, tuner, false));
 }
 
-void ChoiceLog::end(const Tuner* tuner) { write(text(tuner, true)); }
+void ChoiceLog::end(const Tuner* tuner) { write(choices_text(model_, hosts_, tuner, true)); }
 
-std::string ChoiceLog::text(const Tuner* tuner, bool ended) const {
-  const Shape shape = model_.shape(0);
-  const LinkCost& link = tuner ? tuner->link() : model_.link();
+std::string choices_text(const Model& model, int hosts, const Tuner* tuner, bool ended) {
+  const Shape shape = model.shape(0);
+  const LinkCost& link = tuner ? tuner->link() : model.link();
   std::vector<std::string> cells;
   if (tuner) {
-    for (const TunedCell& cell : tuner->cells()) cells.push_back(cell_text(model_, *tuner, cell));
+    for (const TunedCell& cell : tuner->cells()) cells.push_back(cell_text(model, *tuner, cell));
   }
   return fmt::format(
       "{{\n  \"format\": \"pith choices 1\", \"ended\": {}, \"written_unix_s\": {},\n"
@@ -117,21 +113,15 @@ std::string ChoiceLog::text(const Tuner* tuner, bool ended) const {
       "  \"link\": {{\"alpha_s\": {}, \"beta_s_per_byte\": {}, \"gamma_s_per_byte\": {}, "
       "\"message_s\": {}}},\n"
       "  \"chunk_bytes\": {}, \"lanes\": {},\n  \"cells\": [\n{}]\n}}\n",
-      ended, unix_seconds(), shape.ranks, hosts_, model_.learns(), shape.views,
-      shape.oversubscribed, shape.devices, link.alpha, link.beta, link.gamma, link.message,
-      shape.tuning.chunk_bytes, shape.tuning.lanes, fmt::join(cells, ",\n"));
+      ended, unix_seconds(), shape.ranks, hosts, model.learns(), shape.views, shape.oversubscribed,
+      shape.devices, link.alpha, link.beta, link.gamma, link.message, shape.tuning.chunk_bytes,
+      shape.tuning.lanes, fmt::join(cells, ",\n"));
 }
 
-// Through a file beside it, which the disk may have no room for. Another process's communicator may
-// have the same path: then the last one to write is seen.
 void ChoiceLog::write(const std::string& text) {
-  const std::string part = fmt::format("{}.part.{}", path_, getpid());
-  std::ofstream file(part, std::ios::trunc);
-  file << text;
-  file.close();
-  const bool written = file && std::rename(part.c_str(), path_.c_str()) == 0;
-  if (written || std::exchange(failed_, true)) return;
-  log(LogLevel::warn, system_error(fmt::format("PITH_EXPLAIN_LOG: {}", path_), errno).message());
+  const Error error = replace_file(path_, text);
+  if (!error || std::exchange(failed_, true)) return;
+  log(LogLevel::warn, fmt::format("PITH_EXPLAIN_LOG: {}", error.message()));
 }
 
 }  // namespace pith

@@ -1,5 +1,5 @@
 // What rank 0 of a communicator chooses, and why, as a file: by it pith-explain shows a job that
-// runs or has ended. The file is replaced as a whole, so a reader never finds a part of it.
+// runs or has ended.
 //
 // Used by the control thread, which waits for the disk, and at the communicator's end.
 #pragma once
@@ -12,9 +12,12 @@
 
 namespace pith {
 
+// JSON, as the file has it. `tuner` may be null: no call has been timed yet. `hosts`: how many run
+// ranks; `ended`: no call follows.
+std::string choices_text(const Model& model, int hosts, const Tuner* tuner, bool ended);
+
 class ChoiceLog {
  public:
-  // `hosts`: how many run ranks.
   ChoiceLog(std::string path, const Model& model, int hosts);
 
   // Writes the file if there is news and a second has passed since the last time. `tuner` may be
@@ -23,7 +26,6 @@ class ChoiceLog {
   void end(const Tuner* tuner);
 
  private:
-  std::string text(const Tuner* tuner, bool ended) const;
   void write(const std::string& text);
 
   const std::string path_;

@@ -22,15 +22,15 @@ constexpr std::size_t wire_chunk = std::size_t{512} << 10;
 
 }  // namespace
 
-LinkCost link_with(double alpha, double beta) {
-  return {alpha, beta, nominal::wire.gamma, std::min(nominal::wire.message, alpha / 2)};
+LinkCost link_with(double alpha, double beta, double gamma) {
+  return {alpha, beta, gamma, std::min(nominal::wire.message, alpha / 2)};
 }
 
 Model::Model(const Settings& settings, int ranks)
     : ranks_(ranks),
       pinned_(settings.deterministic),
       learns_(settings.learn && !pinned_ && ranks > 1),
-      explains_(settings.explain),
+      explains_(settings.explain.changes),
       chunk_(settings.chunk),
       link_(nominal::wire) {
   tuning_.lanes = settings.lanes;
@@ -57,14 +57,14 @@ void Model::set_views(bool views) {
   const std::size_t best = views ? view_chunk : wire_chunk;
   const std::size_t chunk = pinned_ ? pinned_chunk : best;
   tuning_.chunk_bytes = chunk_ != 0 ? chunk_ : chunk;
-  forget_cheapest();
+  cheapest_.forget();
 }
 
 void Model::set_hosts(int hosts, int ranks_a_host, bool share) {
   multi_host_ = hosts > 1 && !pinned_;
   ranks_a_host_ = pinned_ ? 1 : ranks_a_host;
   even_hosts_ = share && ranks_ == hosts * ranks_a_host;
-  forget_cheapest();
+  cheapest_.forget();
 }
 
 // To a power of two, so that most runs choose alike. One far link makes all calls far.
@@ -80,17 +80,27 @@ void Model::set_round_trip(double seconds) {
 void Model::set_link(double alpha, double beta) {
   constexpr std::size_t most = std::size_t{2} << 20;
   if (pinned_ || views_) return;
-  link_ = link_with(alpha, beta);
+  link_ = link_with(alpha, beta, link_.gamma);
   tuning_.start_bytes = alpha / beta;
   const double filling = std::clamp<double>(tuning_.start_bytes / tuning_.lanes, wire_chunk, most);
   if (chunk_ == 0) tuning_.chunk_bytes = std::bit_ceil(static_cast<std::size_t>(filling));
-  forget_cheapest();
+  cheapest_.forget();
 }
 
-void Model::forget_cheapest() {
-  for (Cheapest& sizes : cheapest_) {
-    for (std::atomic<const Algorithm*>& one : sizes) one.store(nullptr, std::memory_order_relaxed);
+void Model::set_known(const KnownLinks& known) {
+  known_ = known;
+  if (pinned_) return;
+  if (known.gamma > 0) link_.gamma = known.gamma;
+  if (views_) {
+    if (!known.views.known()) return;
+    const double message = std::min(nominal::memory.message, known.views.alpha / 2);
+    link_ = {known.views.alpha, known.views.beta, link_.gamma, message};
+    return;
   }
+  const KnownLink& link = known.between(multi_host_);
+  const double least = link_.alpha > nominal::wire.alpha ? link_.alpha : 0;  // by the round trip
+  if (link.known()) return set_link(std::max(link.alpha, least), link.beta);
+  cheapest_.forget();
 }
 
 Shape Model::shape(std::size_t bytes) const {
@@ -100,22 +110,13 @@ Shape Model::shape(std::size_t bytes) const {
 
 // The costs know nothing of views and kernels: there the rules alone decide.
 const Algorithm& Model::algorithm(Collective collective, std::size_t bytes) const {
-  const auto which = static_cast<std::size_t>(collective);
-  if (const Algorithm* forced = forced_[which]) return *forced;
+  if (const Algorithm* forced = forced_[static_cast<std::size_t>(collective)]) return *forced;
   if (views_) return default_algorithm(shape(bytes), collective);
   const SizeClass size(bytes);
-  std::atomic<const Algorithm*>& known = cheapest_[which][size.index()];
-  const Algorithm* found = known.load(std::memory_order_relaxed);
-  if (found) return *found;
-  found = &cheapest_algorithm(shape(size.largest()), collective, link_);
-  known.store(found, std::memory_order_relaxed);
-  return *found;
-}
-
-const Algorithm* Model::algorithm(std::string_view collective, std::size_t bytes) const {
-  const auto of_it = [&](const Algorithm& one) { return name_of(one.collective) == collective; };
-  const auto found = std::ranges::find_if(algorithms(), of_it);
-  return found == algorithms().end() ? nullptr : &algorithm(found->collective, bytes);
+  if (const Algorithm* found = cheapest_.at(collective, size)) return *found;
+  const Algorithm& found = cheapest_algorithm(shape(size.largest()), collective, link_);
+  cheapest_.set(collective, size, found);
+  return found;
 }
 
 double Model::cost(const Algorithm& algorithm, std::size_t bytes, Variant variant,

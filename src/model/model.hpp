@@ -2,19 +2,19 @@
 // made dense. Sees only what all ranks agree on. Set up during start-up, constant while calls run.
 #pragma once
 
-#include <array>
-#include <atomic>
-
 #include "collectives/algorithm.hpp"
 #include "collectives/chooser.hpp"
 #include "model/choices.hpp"
 #include "model/forced_algorithms.hpp"
+#include "model/found_algorithms.hpp"
+#include "model/known_links.hpp"
+#include "model/nominal.hpp"
 #include "settings/settings.hpp"
 
 namespace pith {
 
 // With what follows from these.
-LinkCost link_with(double alpha, double beta);
+LinkCost link_with(double alpha, double beta, double gamma = nominal::wire.gamma);
 
 class Model final : public Chooser {
  public:
@@ -38,6 +38,11 @@ class Model final : public Chooser {
   void set_round_trip(double seconds);
   // What messages cost is known; without views.
   void set_link(double alpha, double beta);
+  // What an earlier run has told, after all of the above. A message takes no less than the round
+  // trip says. Nothing is taken from it with PITH_DETERMINISTIC.
+  void set_known(const KnownLinks& known);
+  // As set.
+  const KnownLinks& known() const { return known_; }
   void set_devices(bool devices) { devices_ = devices && !pinned_; }
 
   int ranks() const { return ranks_; }
@@ -55,8 +60,6 @@ class Model final : public Chooser {
     if (args.plan.algorithm) return *args.plan.algorithm;
     return algorithm(args.collective, args.count * size_of(args.type));
   }
-  // The same by the collective's name, which must be zero-terminated; null: no such collective.
-  const Algorithm* algorithm(std::string_view collective, std::size_t bytes) const;
   bool is_forced(Collective collective) const {
     return forced_[static_cast<std::size_t>(collective)] != nullptr;
   }
@@ -84,10 +87,6 @@ class Model final : public Chooser {
                     BypassControl& control) const override;
 
  private:
-  using Cheapest = std::array<std::atomic<const Algorithm*>, SizeClass::count>;
-
-  void forget_cheapest();
-
   const int ranks_;
   const bool pinned_;
   const bool learns_;
@@ -102,8 +101,8 @@ class Model final : public Chooser {
   bool even_hosts_ = true;
   bool devices_ = false;
   LinkCost link_;
-  // Found when a call of the size first asks, by whichever thread; null: not yet.
-  mutable std::array<Cheapest, collective_count> cheapest_{};
+  KnownLinks known_;
+  mutable FoundAlgorithms cheapest_;
 };
 
 }  // namespace pith

@@ -36,6 +36,12 @@ constexpr bool may_try(std::uint64_t calls, std::uint64_t tried) {
 // longer, and where ranks run ahead of each other a long call is followed by a short one.
 bool says_more(std::size_t times) { return times >= few && std::has_single_bit(times); }
 
+// The kernel's round trip is believed until the first step.
+LinkGuess guess_from(const LinkCost& link, bool is_start) {
+  const bool knows_alpha = is_start && link.alpha != nominal::wire.alpha;
+  return {link, knows_alpha ? LinkGuess::by_round_trip : LinkGuess::hardly_known};
+}
+
 enum class Verdict : std::uint8_t { open, better, not_better };
 
 Verdict judge(const RecentTimes& ours, const RecentTimes& its) {
@@ -189,8 +195,8 @@ void Tuner::begin_era(const Key& key, Learning& cell, double seconds) {
   carry_over(key, cell, model_.cell_on(link_, key.first, SizeClass(cell.bytes)));
 }
 
-// All choices follow where the link is another than was thought.
-void Tuner::fit() {
+// Of this era.
+std::vector<CallTime> Tuner::link_times() const {
   std::vector<CallTime> calls;
   for (const auto& [key, cell] : cells_) {
     for (const Trial& one : cell.trials) {
@@ -199,9 +205,21 @@ void Tuner::fit() {
                        SizeClass(cell.bytes).largest(), std::exp(one.prompt.median())});
     }
   }
-  const bool knows_alpha = era_ == 0 && model_.link().alpha != nominal::wire.alpha;  // measured
-  const double alpha_doubt = knows_alpha ? LinkGuess::by_round_trip : LinkGuess::hardly_known;
-  const LinkCost found = fit_link(model_, calls, {era_began_, alpha_doubt});
+  return calls;
+}
+
+std::optional<LinkTable::OfCalls> Tuner::learnt_link() const {
+  const std::vector<CallTime> calls = link_times();
+  if (calls.empty()) return std::nullopt;
+  const LinkGuess before = guess_from(era_began_, era_ == 0);
+  const LinkCost found = fit_link(model_, calls, before);
+  const LinkDoubt doubt = doubt_of(model_, calls, {found, before.alpha_doubt});
+  return LinkTable::OfCalls{{found.alpha, doubt.alpha}, {found.beta, doubt.beta}};
+}
+
+// All choices follow where the link is another than was thought.
+void Tuner::fit() {
+  const LinkCost found = fit_link(model_, link_times(), guess_from(era_began_, era_ == 0));
   if (!is_another_link(found, link_)) return;
   const LinkCost before = std::exchange(link_, found);
   reasons_.push_back(

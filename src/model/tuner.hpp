@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -23,6 +24,7 @@
 
 #include "model/call_time.hpp"
 #include "model/choices.hpp"
+#include "model/link_table.hpp"
 #include "model/model.hpp"
 #include "model/recent_times.hpp"
 #include "model/robust.hpp"
@@ -57,6 +59,8 @@ class Tuner {
   // What messages cost, as far as is known.
   const LinkCost& link() const { return link_; }
   std::vector<TunedCell> cells() const;  // tuned_cells.cpp
+  // What calls have told of the link, if any has.
+  std::optional<LinkTable::OfCalls> learnt_link() const;
   // Changes of choices since it was called last, a line for each, with the times that are their
   // reason.
   std::vector<std::string> take_reasons() { return std::exchange(reasons_, {}); }
@@ -102,6 +106,7 @@ class Tuner {
   void begin_era(const Key& key, Learning& cell, double seconds);
   CallTime as_call(const Learning& cell, double seconds) const;
   void try_again(const Key& key, Learning& cell, double seconds);
+  std::vector<CallTime> link_times() const;
   void fit();
   void carry_over(const Key& key, Learning& cell, const Choices::Cell& fresh,
                   std::span<const LinkCost> possible = {});

@@ -185,15 +185,26 @@ constexpr std::array table{
         "1: calls are timed, and choices follow; 0: they stay, as with PITH_DETERMINISTIC",
         [](const Settings& s) { return flag(s.learn); },
         [](Settings& s, const std::string& text) { return set_flag("LEARN", text, s.learn); }},
-    SettingInfo{
-        "EXPLAIN", Scope::local, "1: rank 0 logs every choice that changes, and why",
-        [](const Settings& s) { return flag(s.explain); },
-        [](Settings& s, const std::string& text) { return set_flag("EXPLAIN", text, s.explain); }},
+    SettingInfo{"EXPLAIN", Scope::local, "1: rank 0 logs every choice that changes, and why",
+                [](const Settings& s) { return flag(s.explain.changes); },
+                [](Settings& s, const std::string& text) {
+                  return set_flag("EXPLAIN", text, s.explain.changes);
+                }},
     SettingInfo{"EXPLAIN_LOG", Scope::local,
                 "file that rank 0 replaces once a second, for pith-explain --log: what is chosen, "
                 "and the times of blocking calls",
-                [](const Settings& s) { return s.explain_log; },
-                [](Settings& s, const std::string& text) { return keep(text, s.explain_log); }},
+                [](const Settings& s) { return s.explain.log; },
+                [](Settings& s, const std::string& text) { return keep(text, s.explain.log); }},
+    SettingInfo{"LINKS", Scope::local,
+                "file that rank 0 reads: the links that the job begins with, by PITH_SAVE_LINKS of "
+                "an earlier run or pith-info --links --save; not with PITH_DETERMINISTIC",
+                [](const Settings& s) { return s.links.given; },
+                [](Settings& s, const std::string& text) { return keep(text, s.links.given); }},
+    SettingInfo{"SAVE_LINKS", Scope::local,
+                "file that rank 0 writes: what it has learnt of the links, for PITH_LINKS of a "
+                "later run; may be the same file",
+                [](const Settings& s) { return s.links.kept; },
+                [](Settings& s, const std::string& text) { return keep(text, s.links.kept); }},
     SettingInfo{"COPY_BYTES", Scope::local,
                 "private memory from this size on is copied between processes; 0: never",
                 [](const Settings& s) { return std::to_string(s.copy_bytes); },

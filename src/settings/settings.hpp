@@ -31,7 +31,6 @@ struct Settings {
   std::string order = "topology";
   bool deterministic = false;
   bool learn = true;
-  bool explain = false;
   std::string host;           // empty: by ifname and socket_family
   std::string host_id;        // not empty: only ranks with an equal one share memory
   std::string ifname;         // NCCL's syntax; empty: no preference
@@ -50,8 +49,15 @@ struct Settings {
   double timeout = 300;  // 0: never
   double heartbeat = 10;
   std::string log = "warn";
-  std::string trace;        // path prefix; empty: no trace
-  std::string explain_log;  // path; empty: none
+  std::string trace;  // path prefix; empty: no trace
+  struct Explain {
+    bool changes = false;
+    std::string log;  // path; empty: none
+  } explain;
+  struct LinkFiles {
+    std::string given;  // path; empty: none
+    std::string kept;   // path; empty: none
+  } links;
   // Only for libnccl.so.2, which parses them: see src/nccl.
   std::string compress;  // spec of compressors, with min= and types=; empty: off
   std::string compress_comm = "world";

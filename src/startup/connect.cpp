@@ -16,6 +16,7 @@
 #include "core/per_process.hpp"
 #include "core/run_together.hpp"
 #include "settings/transport_rule.hpp"
+#include "startup/given_links.hpp"
 #include "startup/listen_host.hpp"
 #include "startup/rendezvous.hpp"
 #include "startup/start_error.hpp"
@@ -65,6 +66,17 @@ double longest_of(const std::map<int, std::string>& round_trips) {
     longest = std::max(longest, Unpacker(blob).value<double>());
   }
   return longest;
+}
+
+// What follows the round trip.
+std::map<int, std::string> links_told(const std::map<int, std::string>& blobs) {
+  std::map<int, std::string> told;
+  for (const auto& [rank, blob] : blobs) {
+    Unpacker unpacker(blob);
+    unpacker.value<double>();
+    told[rank] = unpacker.text();
+  }
+  return told;
 }
 
 // What a rank contributes, in this order; the first rank appends the hub's address.
@@ -134,24 +146,48 @@ class RecordNames {
   std::map<std::pair<std::string, int>, int> taken_;
 };
 
+// What the job's communicator was given; children begin with what their parent has.
+Expected<GivenLinks> links_given_to(const Communicator& made, const Settings& settings) {
+  const CommIdentity& who = made.identity();
+  if (who.key != job_key || who.rank != 0) return GivenLinks();
+  return GivenLinks::read(settings);
+}
+
+void begin_with(Communicator& made, const GivenLinks& given) {
+  Model& model = made.links().model();
+  model.set_known(made.identity().key == job_key ? given.known() : model.known());
+}
+
 // Files of children carry the key, as their ranks are numbered from 0 again.
-void begin_records(Communicator& made) {
+void begin_records(Communicator& made, const GivenLinks& given) {
   const CommKey key = made.identity().key;
   const std::string child = key == job_key ? "" : fmt::format(".comm-{:016x}", key);
-  const auto [trace, choices] = made.record_paths();
+  const auto [trace, choices, kept] = made.record_paths();
   RecordNames& names = PerProcess<RecordNames>::get();
   if (!trace.empty()) {
     made.links().begin_trace(
         fmt::format("{}.rank{}.jsonl", names.take(trace + child, made.rank()), made.rank()));
   }
-  if (choices.empty() || made.rank() != 0) return;
+  if (made.rank() != 0) return;
   constexpr int of_choices = -1;
-  made.calls().learning().keep_log(names.take(choices + child, of_choices),
-                                   made.links().hosts().count());
+  constexpr int of_links = -2;
+  ChoiceLearning& learning = made.calls().learning();
+  if (!choices.empty()) {
+    learning.keep_log(names.take(choices + child, of_choices), made.links().hosts().count());
+  }
+  if (key != job_key) return;
+  if (!kept.empty() && !given.is_pinned())
+    learning.keep_links(names.take(kept, of_links), given.table());
+  Observers* const observers = made.identity().control->observers();
+  if (!observers) return;
+  learning.show_to(observers, made.links().hosts().count());
+  log(LogLevel::info,
+      fmt::format("what it chooses is shown by pith-explain --attach {}", observers->address()));
 }
 
 // All ranks are threads of this process and share `hub`.
-void join(Communicator& made, std::shared_ptr<LocalHub> hub, RankOrder order) {
+void join(Communicator& made, std::shared_ptr<LocalHub> hub, RankOrder order,
+          const GivenLinks& given = {}) {
   Links& links = made.links();
   auto local = std::make_unique<LocalTransport>(
       links.engine().scheduler(), links.engine().mailbox(), made.rank(), std::move(hub));
@@ -163,7 +199,8 @@ void join(Communicator& made, std::shared_ptr<LocalHub> hub, RankOrder order) {
   links.transports().add(std::move(local));
   links.set_views(true, true);
   links.set_one_process();
-  begin_records(made);
+  begin_with(made, given);
+  begin_records(made, given);
   made.join_control_plane(false);
 }
 
@@ -174,6 +211,11 @@ All make_threads(int ranks, const Settings& settings) {
   if (!hub) return hub.error();
   StartLog log("communicator", 0, ranks);
   log.begins(settings);
+  Expected<GivenLinks> given = GivenLinks::read(settings);
+  if (!given) return given.error();
+  std::map<int, std::string> told{{0, given->pack(settings)}};
+  for (int rank = 1; rank < ranks; ++rank) told[rank] = GivenLinks().pack(settings);
+  given->hear(told);
   const auto nodes = ControlNode::among_threads(ranks, settings);
   // The threads that will drive the ranks are unknown here; they inherit this thread's CPU mask.
   const bool oversubscribed = are_oversubscribed(
@@ -185,7 +227,7 @@ All make_threads(int ranks, const Settings& settings) {
     if (Error error = made.back()->links().model().force(settings.algo)) return error;
     made.back()->links().set_oversubscribed(oversubscribed, oversubscribed);
     made.back()->links().model().set_devices(!devices_in_use().empty());
-    join(*made.back(), *hub, {});
+    join(*made.back(), *hub, {}, *given);
   }
   wait_for_tree(nodes);
   log.ends("threads of one process");
@@ -246,7 +288,8 @@ Expected<std::unique_ptr<Communicator>> make_communicator(
   ControlNode& node = **control;
   RecordNames& names = PerProcess<RecordNames>::get();
   made->set_record_paths({names.prefix_of(settings.trace, id.address),
-                          names.prefix_of(settings.explain_log, id.address)});
+                          names.prefix_of(settings.explain.log, id.address),
+                          names.prefix_of(settings.links.kept, id.address)});
   bootstrap->listen_to([&node] { return node.plane().revocation_of(job_key); });
   const Error failed = without_throwing([&] { return connect(*made, *bootstrap, settings, log); });
   if (!failed) return made;
@@ -263,6 +306,8 @@ Expected<std::unique_ptr<Communicator>> make_communicator(
 
 Error connect(Communicator& made, Gatherer& gatherer, const Settings& settings, StartLog& log) {
   if (Error error = made.links().model().force(settings.algo)) return error;
+  Expected<GivenLinks> given = links_given_to(made, settings);
+  if (!given) return given.error();
   const CommIdentity& who = made.identity();
   Links& links = made.links();
   TransportSetup setup(links.engine(), made.rank(), made.size(), *who.control, gatherer, settings,
@@ -284,16 +329,19 @@ Error connect(Communicator& made, Gatherer& gatherer, const Settings& settings, 
   const std::vector<int> named = gatherer.named();
   const GatherResult connected = who.control->gather(
       {who.key, connected_round}, ControlPlane::Need::all, named.empty() ? who.members : named,
-      Packer().value(round_trip_of(transports)).take(), gatherer.cancellation());
+      Packer().value(round_trip_of(transports)).text(given->pack(settings)).take(),
+      gatherer.cancellation());
   if (connected.error) return connected.error;
   links.model().set_round_trip(longest_of(connected.blobs));
+  given->hear(links_told(connected.blobs));
+  begin_with(made, *given);
   for (std::unique_ptr<PeerTransport>& transport : transports) {
     transport->on_peer_lost = [&made](int, const Error& error) {
       made.revocation().revoke_for_loss(error);
     };
     links.transports().add(std::move(transport));
   }
-  begin_records(made);
+  begin_records(made, *given);
   made.join_control_plane(true);
   log.phase("all ready");
   log.ends(setup.summary());

@@ -100,15 +100,17 @@ class Job {
 };
 
 // A connection to rank 0 whose handshake is right.
-Descriptor enter(Job& job, int from) {
+Descriptor enter(Job& job, const Greeting& greeting) {
   Descriptor socket = call_port(job.zero.address);
-  Handshake handshake = Handshake::connector(job_secret(), greeting_of(from));
+  Handshake handshake = Handshake::connector(job_secret(), greeting);
   job.drive_until([&] {
     const Expected<Handshake::Want> want = handshake.step(socket.get());
     return !want || *want == Handshake::Want::done;
   });
   return socket;
 }
+
+Descriptor enter(Job& job, int from) { return enter(job, greeting_of(from)); }
 
 bool is_closed(Job& job, const Descriptor& socket) {
   return job.drive_until([&] {
@@ -135,6 +137,30 @@ TEST_CASE("a rank that the job does not have is refused", "[control][hostile]") 
   CHECK(job.zero.messages.empty());
   CHECK(job.zero.ends.empty());
   CHECK(job.talk());
+}
+
+TEST_CASE("who observes a rank knows the job's secret, and is no rank", "[control][hostile]") {
+  constexpr int observer = ControlTcp::observer;
+  const Greeting greeting{"control", observer, 0, observer, 0};
+  Job job;
+  for (const Greeting& other :
+       {Greeting{"control", observer, 0, ranks, 0}, Greeting{"control", 2, 0, observer, 0},
+        Greeting{"control", 2, 0, ranks + 1, 0}}) {
+    CHECK(is_closed(job, enter(job, other)));
+  }
+  const Descriptor stranger = call_port(job.zero.address);
+  Handshake handshake = Handshake::connector(Secret{}, greeting);
+  CHECK(job.drive_until([&] { return !handshake.step(stranger.get()); }));
+  CHECK(handshake.refused());
+  CHECK_FALSE(job.zero.wire.observers().any_ready());
+  const Descriptor socket = enter(job, greeting);
+  CHECK(job.drive_until([&] { return job.zero.wire.observers().any_ready(); }));
+  job.zero.wire.observers().show("told", monotonic_ns());
+  CHECK(hear_some(socket, 8) == frame(4, "told"));
+  say(socket, frame(5, "hello"));
+  CHECK(job.talk());
+  CHECK(job.zero.messages.size() == 1);  // rank 1's alone
+  CHECK(job.zero.ends.empty());
 }
 
 TEST_CASE("a member that sends no frames is lost, the others go on", "[control][hostile]") {

@@ -1,28 +1,14 @@
 #!/usr/bin/env python3
-"""pith-explain --log on what a real run has recorded, and on made-up records; --links.
+"""pith-explain --log on what a real run has recorded, and on made-up records.
 Usage: ... BIN_FOLDER"""
 import copy
 import json
-import os
-import pathlib
 import re
 import subprocess
-import sys
 import tempfile
 import unittest
 
-BIN = pathlib.Path(sys.argv.pop(1)).resolve()
-
-
-def clean(variables):
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("PITH_")}
-    return {**kept, **variables}
-
-
-def run(program, *arguments, **variables):
-    return subprocess.run([str(BIN / program), *arguments], capture_output=True, text=True,
-                          timeout=120, env=clean(variables), check=False)
-
+from programs import BIN, clean, run
 
 RECORD = {
     "format": "pith choices 1", "ended": False, "written_unix_s": 1000, "ranks": 4, "hosts": 1,
@@ -79,6 +65,46 @@ class Recorded(unittest.TestCase):
         self.assertEqual(names, ["rabenseifner", "ring", "two_shot", "ring in long chunks",
                                  "double_tree", "hierarchical"])
 
+    def test_json(self):
+        self.write(json.dumps(RECORD))
+        done = run("pith-explain", "--log", self.path, "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        found = json.loads(done.stdout)
+        cell = found["cells"][0]
+        self.assertEqual((cell["taken"], cell["fastest"]), ("ring", "rabenseifner"))
+        self.assertAlmostEqual(cell["regret"], 0.1)
+        ways = {one["name"]: one for one in cell["ways"]}
+        self.assertEqual(ways["two_shot"]["measured_s"], 3e-5)
+        self.assertNotIn("measured_s", ways["double_tree"])
+        self.assertFalse(ways["hierarchical"]["serves"])
+
+    def test_picture(self):
+        record = copy.deepcopy(RECORD)
+        smaller = copy.deepcopy(record["cells"][0])
+        smaller["bytes"] = 1024
+        record["cells"].append(smaller)
+        self.write(json.dumps(record))
+        picture = self.path + ".svg"
+        done = run("pith-explain", "--log", self.path, "--svg", picture)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("Measured regret of ring", done.stdout)
+        with open(picture, encoding="utf-8") as file:
+            groups = re.findall(r"(?s)<g><title>(.*?)</title>(.*?)</g>", file.read())
+        lines = {name: (drawn.count("<circle"), len(re.search('points="(.*?)"', drawn)[1].split()))
+                 for name, drawn in groups}
+        # A dot for each measured size; lines go on beyond what was called, but for variants.
+        self.assertEqual(lines["rabenseifner"], (2, 13))
+        self.assertEqual(lines["double_tree"], (0, 13))
+        self.assertEqual(lines["ring in long chunks"], (0, 2))
+        self.assertNotIn("hierarchical", lines)
+        for more, said in ((["--collective", "broadcast"],
+                            "--collective is broadcast, expected one of which calls were timed"),
+                           (["--svg", "/nowhere/x"], "--svg is /nowhere/x, which cannot be")):
+            flags = more if more[0] == "--svg" else ["--svg", picture, *more]
+            done = run("pith-explain", "--log", self.path, *flags)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(said, done.stderr)
+
     def test_why_nothing_is_tried(self):
         record = copy.deepcopy(RECORD)
         record["learns"] = False
@@ -122,7 +148,9 @@ class Recorded(unittest.TestCase):
         self.assertEqual(missing.returncode, 1)
         self.assertIn("cannot be read", missing.stderr)
         both = run("pith-explain", "--log", self.path, "--follow", "--json")
-        self.assertIn("expected no other flag with it but --follow", both.stderr)
+        self.assertIn("expected no --json with it: --follow alone, or --svg", both.stderr)
+        both = run("pith-explain", "--log", self.path, "--ranks", "4")
+        self.assertIn("expected no --ranks with it", both.stderr)
         self.assertNotEqual(run("pith-explain", "--follow").returncode, 0)
 
 
@@ -187,51 +215,6 @@ class Running(unittest.TestCase):
                    PITH_EXPLAIN_LOG="/nowhere/choices")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(done.stderr.count("PITH_EXPLAIN_LOG: /nowhere/choices"), 1, done.stderr)
-
-
-class SavedLinks(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.path = f"{folder.name}/links"
-
-    def explained(self, text, *arguments):
-        with open(self.path, "w", encoding="utf-8") as file:
-            file.write(text)
-        return run("pith-explain", "--json", "--links", self.path, *arguments)
-
-    def test_the_measured_link_is_taken(self):
-        text = ("pith links 1\nviews 2e-07 0.01 1e-10 0.02\nmessages 3e-06 0.01 2e-10 0.02\n"
-                "reduce/host 1e-07 0.1 5e-11 0.1\npath/0 2e-05 0.1 1e-09 0.1\n"
-                "path/2 1e-05 0.1 3e-09 0.1\n")
-        for hosts, alpha, beta, views in (("1", 2e-7, 1e-10, True), ("4", 2e-5, 3e-9, False)):
-            done = self.explained(text, "--hosts", hosts)
-            self.assertEqual(done.returncode, 0, done.stderr)
-            found = json.loads(done.stdout)
-            self.assertAlmostEqual(found["alpha_s"], alpha, delta=1e-3 * alpha)
-            self.assertAlmostEqual(found["beta_s_per_byte"], beta, delta=1e-3 * beta)
-            self.assertAlmostEqual(found["gamma_s_per_byte"], 5e-11, delta=1e-14)
-            self.assertEqual(found["views"], views)
-        found = json.loads(self.explained(text, "--hosts", "4", "--alpha", "1ms").stdout)
-        self.assertEqual(found["alpha_s"], 1e-3)
-        no_views = "".join(line for line in text.splitlines(True) if "views" not in line)
-        found = json.loads(self.explained(no_views).stdout)
-        self.assertAlmostEqual(found["alpha_s"], 3e-6, delta=1e-9)
-        self.assertFalse(found["views"])
-
-    def test_mistakes_are_named(self):
-        for text, said in (("", "cannot be read, or is empty"),
-                           ("links\n", 'saved links do not begin with "pith links 1"'),
-                           ("pith links 1\nviews 1\n", "saved links, line 2: not a name"),
-                           ("pith links 1\npath/0 1e-5 0.1 1e-9 0.1\n", "no link inside a host")):
-            done = self.explained(text)
-            self.assertEqual(done.returncode, 1)
-            self.assertIn(said, done.stderr)
-            self.assertIn(self.path, done.stderr)
-        done = self.explained("pith links 1\nviews 1e-7 0.1 1e-10 0.1\n", "--hosts", "2")
-        self.assertIn("no path between hosts", done.stderr)
-        self.assertNotEqual(self.explained("pith links 1\n", "--link", "1g").returncode, 0)
-
 
 if __name__ == "__main__":
     unittest.main()

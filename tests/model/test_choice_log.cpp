@@ -1,44 +1,17 @@
 // The file by which a communicator tells what it chooses: when it is written, and what is in it.
 #include "model/choice_log.hpp"
 
-#include <unistd.h>
-
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <string>
 
 #include "collectives/registry.hpp"
 #include "tests/catch.hpp"
+#include "tests/model/temporary_folder.hpp"
 
 namespace pith::test {
 
 namespace {
 
 constexpr std::uint64_t second_ns = 1'000'000'000;
-
-class Folder {
- public:
-  Folder() { REQUIRE(mkdtemp(name_) != nullptr); }
-  ~Folder() { std::filesystem::remove_all(name_); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-
-  std::string path() const { return std::string(name_) + "/choices"; }
-  // Empty: no such file. Removes it.
-  std::string take() const {
-    std::ifstream file(path());
-    std::ostringstream text;
-    if (file) text << file.rdbuf();
-    std::filesystem::remove(path());
-    return text.str();
-  }
-  bool is_empty() const { return std::filesystem::is_empty(name_); }
-
- private:
-  char name_[32] = "/tmp/pith_choices_XXXXXX";
-};
 
 Settings learning() {
   Settings settings;
@@ -59,7 +32,7 @@ bool has(const std::string& text, const std::string& part) {
 }  // namespace
 
 TEST_CASE("choices are written once a second, and only if there is news", "[choice_log]") {
-  const Folder folder;
+  const TemporaryFolder folder;
   const Model model(learning(), 4);
   Tuner tuner(model);
   ChoiceLog log(folder.path(), model, 2);
@@ -82,7 +55,7 @@ TEST_CASE("choices are written once a second, and only if there is news", "[choi
 }
 
 TEST_CASE("choices tell what every algorithm should take and has taken", "[choice_log]") {
-  const Folder folder;
+  const TemporaryFolder folder;
   const Model model(learning(), 64);
   Tuner tuner(model);
   time(tuner, "ring", 65536, 1e-3, 9);

@@ -150,8 +150,9 @@ class PithInfo(unittest.TestCase):
             path = pathlib.Path(folder) / "links"
             done = run("pith-info", "--links", *arguments, "--save", str(path), **variables)
             self.assertEqual(done.returncode, 0, done.stderr)
-            title, *saved = path.read_text(encoding="utf-8").splitlines()
-        self.assertEqual(title, "pith links 1")
+            title, whose, *saved = path.read_text(encoding="utf-8").splitlines()
+        self.assertEqual(title, "pith links 2")
+        self.assertRegex(whose, r"^of [23] ranks on 1 hosts [0-9a-f]{16}$")
         rows = {line.split()[0]: line for line in done.stdout.splitlines()[1:]}
         saved = {name: list(map(float, values)) for name, *values in map(str.split, saved)}
         self.assertEqual(set(rows), set(saved))

@@ -34,9 +34,11 @@ template <class Value>
 Span span_of(const Chart& chart, Value value) {
   Span span{INFINITY, -INFINITY};
   for (const ChartLine& line : chart.lines) {
-    for (const Point& point : line.points) {
-      span.low = std::min(span.low, std::log(value(point)));
-      span.high = std::max(span.high, std::log(value(point)));
+    for (const auto* points : {&line.points, &line.marks}) {
+      for (const Point& point : *points) {
+        span.low = std::min(span.low, std::log(value(point)));
+        span.high = std::max(span.high, std::log(value(point)));
+      }
     }
   }
   if (!(span.low <= span.high)) return {};

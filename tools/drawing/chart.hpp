@@ -15,7 +15,7 @@ struct Point {
 struct ChartLine {
   std::string name;
   std::vector<Point> points;
-  std::vector<Point> marks;  // on the line, drawn as dots
+  std::vector<Point> marks;  // drawn as dots
 };
 
 // All coordinates are more than zero.

@@ -100,11 +100,23 @@ ChoiceRecord read_record(const json& from) {
   record.link.alpha = link.at("alpha_s").get<double>();
   record.link.beta = link.at("beta_s_per_byte").get<double>();
   record.link.gamma = link.at("gamma_s_per_byte").get<double>();
+  record.link.message = link.at("message_s").get<double>();
   for (const json& one : from.at("cells")) record.cells.push_back(read_cell(one));
   return record;
 }
 
 }  // namespace
+
+Question question_of(const ChoiceRecord& record) {
+  Question question;
+  question.ranks = record.ranks;
+  question.hosts = record.hosts;
+  question.link = record.link;
+  question.views = record.views;
+  question.oversubscribed = record.oversubscribed;
+  question.devices = record.devices;
+  return question;
+}
 
 const RecordedWay* RecordedCell::fastest() const {
   return !ways.empty() && ways.front().times ? &ways.front() : nullptr;

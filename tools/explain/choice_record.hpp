@@ -9,6 +9,7 @@
 
 #include "collectives/algorithm.hpp"
 #include "core/error.hpp"
+#include "question.hpp"
 
 namespace pith_explain {
 
@@ -59,8 +60,16 @@ struct ChoiceRecord {
 // `name` is that of the file, for messages.
 pith::Expected<ChoiceRecord> read_choices(const std::string& text, const std::string& name);
 
+// Who makes calls, and over which link.
+Question question_of(const ChoiceRecord& record);
+
 // Every way of making the calls of every cell, with predicted and measured time, and why it is not
 // taken. `now_unix_s`: to say how old the record is.
 std::string text(const ChoiceRecord& record, std::int64_t now_unix_s);
+std::string json_of(const ChoiceRecord& record);
+// Time by size of one collective: a line for what is predicted of each way, dots for what it took.
+pith::Expected<std::string> svg(const ChoiceRecord& record, const std::string& collective);
+// The collective with the most timed calls; empty: none has any.
+std::string most_timed(const ChoiceRecord& record);
 
 }  // namespace pith_explain

@@ -82,14 +82,7 @@ std::string cell_text(const ChoiceRecord& record, const RecordedCell& cell) {
 }
 
 std::string head(const ChoiceRecord& record, std::int64_t now_unix_s) {
-  Question question;
-  question.ranks = record.ranks;
-  question.hosts = record.hosts;
-  question.link = record.link;
-  question.views = record.views;
-  question.oversubscribed = record.oversubscribed;
-  question.devices = record.devices;
-  return fmt::format("{}\n{}; written {} s ago, {}\n", place_and_link(question),
+  return fmt::format("{}\n{}; written {} s ago, {}\n", place_and_link(question_of(record)),
                      record.learns ? "learns from times" : "does not learn (PITH_LEARN)",
                      std::max<std::int64_t>(now_unix_s - record.written_unix_s, 0),
                      record.ended ? "when the communicator ended" : "while calls could run");

@@ -8,7 +8,6 @@
 #include <ctime>
 #include <thread>
 
-#include "choice_record.hpp"
 #include "tools/files.hpp"
 
 namespace pith_explain {
@@ -16,7 +15,11 @@ namespace pith_explain {
 using pith::Error;
 using pith::Expected;
 
-namespace {
+Expected<ChoiceRecord> load_choices(const std::string& path) {
+  const Expected<std::string> file = pith_tools::read_file(path);
+  if (!file) return file.error();
+  return read_choices(*file, path);
+}
 
 void print(const ChoiceRecord& record) {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
@@ -25,16 +28,6 @@ void print(const ChoiceRecord& record) {
   constexpr std::string_view clear_screen = "\x1b[H\x1b[2J";
   fmt::print("{}{}", isatty(STDOUT_FILENO) != 0 ? clear_screen : "", shown);
   std::fflush(stdout);
-}
-
-}  // namespace
-
-Error show_choices(const std::string& path) {
-  const Expected<std::string> file = pith_tools::read_file(path);
-  if (!file) return file.error();
-  const Expected<ChoiceRecord> record = read_choices(*file, path);
-  if (record) print(*record);
-  return record.error();
 }
 
 Error follow_choices(const std::string& path) {

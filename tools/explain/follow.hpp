@@ -3,11 +3,14 @@
 
 #include <string>
 
-#include "core/error.hpp"
+#include "choice_record.hpp"
 
 namespace pith_explain {
 
-pith::Error show_choices(const std::string& path);
+// The record in a file.
+pith::Expected<ChoiceRecord> load_choices(const std::string& path);
+// As text, on a clear screen if it is one.
+void print(const ChoiceRecord& record);
 // Waits for the file. Returns when the communicator that writes it has ended.
 pith::Error follow_choices(const std::string& path);
 

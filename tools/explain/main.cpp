@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "answer.hpp"
+#include "attach.hpp"
 #include "follow.hpp"
 #include "report.hpp"
 #include "tools/files.hpp"
@@ -37,6 +38,8 @@ struct Options {
   bool json = false;
   std::string log;
   bool follow = false;
+  std::string attach;
+  std::string id;
 };
 
 void add_log_options(CLI::App& app, Options& options) {
@@ -46,6 +49,13 @@ void add_log_options(CLI::App& app, Options& options) {
                      "PITH_EXPLAIN_LOG names");
   app.add_flag("--follow", options.follow, "prints it anew as the job replaces it, until its end")
       ->needs(log);
+  CLI::Option* const attach = app.add_option(
+      "--attach", options.attach,
+      "HOST:PORT: the same of a job that runs, as it tells it at its control port,\n"
+      "which rank 0 logs with PITH_LOG=info. The secret is found as a rank finds it,\n"
+      "by the environment");
+  app.add_option("--id", options.id, "or in this file, which holds the job's pithUniqueId")
+      ->needs(attach);
 }
 
 void add_options(CLI::App& app, Options& options) {
@@ -61,9 +71,10 @@ void add_options(CLI::App& app, Options& options) {
       ->capture_default_str();
   app.add_option("--link", options.link,
                  "shm, 10g (default), 1g or 100m, and perhaps a delay: 1g,+5ms");
-  app.add_option("--links", options.links,
-                 "measured ones instead, as saved by pith-info --links --save FILE: between hosts\n"
-                 "the slowest")
+  app.add_option(
+         "--links", options.links,
+         "measured ones instead, as saved by pith-info --links --save FILE or by a job with\n"
+         "PITH_SAVE_LINKS=FILE: between hosts the slowest")
       ->excludes("--link");
   app.add_option("--alpha", options.alpha, "a message's latency, instead of the link's: 10us")
       ->transform(seconds)
@@ -155,10 +166,52 @@ Error write(const std::string& path, const std::string& content) {
   return {Code::system, fmt::format("--svg is {}, which cannot be written", path)};
 }
 
-Error run(const Options& options) {
-  if (!options.log.empty()) {
-    return options.follow ? follow_choices(options.log) : show_choices(options.log);
+// Text, JSON, or a picture beside the text.
+Error show_log(const Options& options, bool names_collective) {
+  const Expected<ChoiceRecord> record = load_choices(options.log);
+  if (!record) return record.error();
+  if (!options.svg.empty()) {
+    const Expected<std::string> picture =
+        svg(*record, names_collective ? options.collective : most_timed(*record));
+    if (!picture) return picture.error();
+    if (Error error = write(options.svg, *picture)) return error;
   }
+  if (options.json) {
+    fmt::print("{}", json_of(*record));
+  } else {
+    print(*record);
+  }
+  return {};
+}
+
+// A flag that is given and not allowed; empty: there is none.
+std::string odd_flag(const CLI::App& app, std::initializer_list<std::string_view> allowed) {
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string name = option->get_name();
+    if (option->count() > 0 && std::ranges::find(allowed, name) == allowed.end()) return name;
+  }
+  return "";
+}
+
+Error run_recorded(const CLI::App& app, const Options& options) {
+  if (!options.attach.empty()) {
+    const std::string odd = odd_flag(app, {"--attach", "--id"});
+    if (!odd.empty()) return wrong("--attach", options.attach, "no other flag with it but --id");
+    return attach({options.attach, options.id});
+  }
+  const std::string odd = options.follow
+                              ? odd_flag(app, {"--log", "--follow"})
+                              : odd_flag(app, {"--log", "--svg", "--json", "--collective"});
+  if (!odd.empty()) {
+    return wrong(
+        "--log", options.log,
+        fmt::format("no {} with it: --follow alone, or --svg, --json and --collective", odd));
+  }
+  if (options.follow) return follow_choices(options.log);
+  return show_log(options, app.get_option("--collective")->count() > 0);
+}
+
+Error run(const Options& options) {
   Question question;
   if (Error error = read(options, question)) return error;
   const auto model = model_of(question);
@@ -195,11 +248,8 @@ int main(int argc, char** argv) {
   Options options;
   add_options(app, options);
   CLI11_PARSE(app, argc, argv);
-  const auto given = std::ranges::count_if(
-      app.get_options(), [](const CLI::Option* option) { return option->count() > 0; });
-  const Error error = !options.log.empty() && given > (options.follow ? 2 : 1)
-                          ? wrong("--log", options.log, "no other flag with it but --follow")
-                          : run(options);
+  const bool recorded = !options.log.empty() || !options.attach.empty();
+  const Error error = recorded ? run_recorded(app, options) : run(options);
   if (error) fmt::print(stderr, "pith-explain: {}\n", error.message());
   return error ? 1 : 0;
 }

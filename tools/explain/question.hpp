@@ -21,8 +21,9 @@ struct Link {
 // `shm`, `10g`, `1g` or `100m`; a delay may follow, as in `1g,+5ms`. `flag` is named in errors.
 pith::Expected<Link> parse_link(std::string_view flag, const std::string& text);
 
-// What `pith-info --links --save` has measured: between several hosts the slowest path, else views
-// or messages inside a host. `text`: the file's, `name`: its, for messages.
+// What `pith-info --links --save` or a job (PITH_SAVE_LINKS) has measured: views inside a host,
+// else the link that whole calls had, else the slowest path between hosts or messages inside one.
+// `text`: the file's, `name`: its, for messages.
 pith::Expected<Link> saved_link(const std::string& text, const std::string& name, int hosts,
                                 bool devices);
 

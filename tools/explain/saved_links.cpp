@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "model/link_table.hpp"
 #include "question.hpp"
 
@@ -11,49 +9,30 @@ using namespace pith;
 
 namespace {
 
-constexpr std::size_t most_paths = 4096;  // a file may have those of 91 hosts
-
 Error lacks(const std::string& name, std::string_view what) {
   return {Code::invalid_argument, fmt::format("--links is {}, which has no {}", name, what)};
-}
-
-// The slowest path, as calls among all hosts wait for it.
-std::optional<LinkCost> slowest_path(LinkTable& table) {
-  std::optional<LinkCost> slowest;
-  for (std::size_t i = 0; i < table.paths(); ++i) {
-    if (!table.path(i).learnt()) continue;
-    const LinkCost one = table.cost(table.path(i), MemoryKind::host);
-    if (!slowest) slowest = one;
-    slowest->alpha = std::max(slowest->alpha, one.alpha);
-    slowest->beta = std::max(slowest->beta, one.beta);
-  }
-  return slowest;
 }
 
 }  // namespace
 
 Expected<Link> saved_link(const std::string& text, const std::string& name, int hosts,
                           bool devices) {
-  LinkTable table(most_paths);
+  LinkTable table(LinkTable::most_paths);
   if (Error error = table.restore(text)) {
     return Error(error.code(), fmt::format("--links is {}: {}", name, error.message()));
   }
+  const KnownLinks known = table.known();
   Link link;
-  if (hosts > 1) {
-    const std::optional<LinkCost> path = slowest_path(table);
-    if (!path) return lacks(name, "path between hosts; expected --hosts 1");
-    link.cost = *path;
-  } else {
-    const LinkEstimate& views = table.host(HostLink::views);
-    const LinkEstimate& messages = table.host(HostLink::messages);
-    link.shared_memory = views.learnt();
-    if (!views.learnt() && !messages.learnt()) {
-      return lacks(name, "link inside a host; expected --hosts of at least 2");
-    }
-    link.cost = table.cost(views.learnt() ? views : messages, MemoryKind::host);
+  link.shared_memory = hosts == 1 && known.views.known();
+  const KnownLink& one = link.shared_memory ? known.views : known.between(hosts > 1);
+  if (hosts > 1 && !known.calls.known() && !known.path.known()) {
+    return lacks(name, "path between hosts; expected --hosts 1");
+  }
+  if (hosts == 1 && !known.views.known() && !known.calls.known() && !known.messages.known()) {
+    return lacks(name, "link inside a host; expected --hosts of at least 2");
   }
   const MemoryKind memory = devices ? MemoryKind::cuda : MemoryKind::host;
-  link.cost.gamma = table.work(WorkKind::reduce, memory).beta().value;
+  link.cost = {one.alpha, one.beta, table.work(WorkKind::reduce, memory).beta().value};
   return link;
 }
 

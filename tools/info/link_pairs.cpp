@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "collectives/hosts.hpp"
+#include "model/known_links.hpp"
 #include "settings/settings.hpp"
 #include "settings/transport_rule.hpp"
 #include "startup/locality.hpp"
@@ -32,6 +33,7 @@ pith::Expected<Place> place_of(int rank) {
   gethostname(place.host.data(), place.host.size() - 1);
   const std::string name = fmt::format("{} {} {} {}", pith::boot_id(), network_namespace(),
                                        settings->host_id, shares ? "" : std::to_string(rank));
+  place.name = pith::host_name_hash(settings->host_id);
   place.memory = std::hash<std::string>()(name);
   return place;
 }

@@ -16,6 +16,7 @@ namespace pith_info {
 // Where a rank runs. Ranks of one place share memory; without shared memory each has its own.
 struct Place {
   std::uint64_t memory = 0;
+  std::uint64_t name = 0;          // of the host, as a job's file of links has it
   std::array<char, 64> host = {};  // a name for people
 };
 

@@ -222,6 +222,9 @@ std::string where(const RankPair& pair, std::span<const Place> places) {
 void probe_links(pithComm_t comm, ProbedLinks& found) {
   const std::vector<Place> places = all_places(comm);
   const LinkPairs pairs = link_pairs(places, most_paths);
+  std::vector<std::uint64_t> names;
+  for (const Place& place : places) names.push_back(place.name);
+  found.table.set_places(pith::places_of(std::move(names)));
   const auto add = [&](std::string name, std::string at, const Samples& samples,
                        LinkEstimate& estimate) {
     learn(samples, estimate);
