@@ -370,8 +370,10 @@ std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
 }
 
 std::uint64_t hash_of(const char* data, std::size_t bytes, std::uint64_t seed) {
-  for (std::size_t i = 0; i < bytes; ++i) {
-    seed = mix(seed, static_cast<unsigned char>(data[i]));
+  for (std::size_t i = 0; i < bytes; i += sizeof(std::uint64_t)) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, data + i, std::min(sizeof word, bytes - i));
+    seed = mix(seed, word);
   }
   return seed;
 }

@@ -456,7 +456,7 @@ TEST_CASE("calls in many chunks", "[calls]") {
 }
 
 // What the thread sanitizer sees: ranks that share a process.
-TEST_CASE("collectives between threads", "[threads][host]") {
+TEST_CASE("collectives between threads", "[calls][threads][host]") {
   for (const char* transport : {"local", "shm", "tcp"}) {
     for (const Way way : {Way::all, Way::threads}) {
       if (way == Way::threads && std::string(transport) == "local") continue;

@@ -18,8 +18,7 @@ Setup threads() {
 }
 
 // Some steps; nothing is lost, and all ranks get the same bits.
-void run_steps(Rank& self, const std::string& spec, std::size_t count) {
-  const Comm comm(self.join());
+void run_steps(Rank& self, pithComm_t comm, const std::string& spec, std::size_t count) {
   const Compressor compressor(spec);
   std::vector<double> fed(count);
   std::vector<double> received(count);
@@ -39,6 +38,22 @@ void run_steps(Rank& self, const std::string& spec, std::size_t count) {
   ensure_conserved(sum_over(fed, comm), sum_over(kept, comm), received);
 }
 
+struct Steps {
+  std::string spec;
+  std::size_t count;
+};
+
+// All in one job.
+std::string run_all(Setup setup, const std::vector<Steps>& all) {
+  setup.limit_s = 120;
+  return run(3, setup, [&](Rank& self) {
+    const Comm comm(self.join());
+    for (const auto& [spec, count] : all) {
+      part(spec + ", count " + std::to_string(count), [&] { run_steps(self, comm, spec, count); });
+    }
+  });
+}
+
 }  // namespace
 
 TEST_CASE("no gradient is lost", "[compress]") {
@@ -46,16 +61,17 @@ TEST_CASE("no gradient is lost", "[compress]") {
   int link = 0;
   for (const Setup& setup : every_link()) {
     int which = ++link;
+    std::vector<Steps> all;
     for (const std::string& spec : conserving_specs()) {
       const bool once = spec.find("ar-topk") == 0 || spec.find("deft") == 0;
       ++which;
       for (int i = 0; i < 3; ++i) {
         const std::size_t count = counts[i];
-        if ((once && count == 1000) || !is_due({which, i})) continue;
-        INFO(name_of(setup) << ", " << spec << ", count " << count);
-        CHECK(run(3, setup, [&](Rank& self) { run_steps(self, spec, count); }) == "");
+        if ((!once || count != 1000) && is_due({which, i})) all.push_back({spec, count});
       }
     }
+    INFO(name_of(setup));
+    CHECK(run_all(setup, all) == "");
   }
 }
 
@@ -64,11 +80,12 @@ TEST_CASE("no gradient is lost in parcels and rounds", "[compress]") {
   for (Setup setup : every_link()) {
     setup.environment.emplace_back("PITH_CHUNK", "1024");
     int which = ++link;
+    std::vector<Steps> all;
     for (const std::string& spec : sparse_specs()) {
-      if (!is_due({++which})) continue;  // each on every second link
-      INFO(name_of(setup) << ", " << spec);
-      CHECK(run(3, setup, [&](Rank& self) { run_steps(self, spec, 200'000); }) == "");
+      if (is_due({++which})) all.push_back({spec, 200'000});  // each on every second link
     }
+    INFO(name_of(setup));
+    CHECK(run_all(setup, all) == "");
   }
 }
 

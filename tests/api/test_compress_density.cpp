@@ -1,5 +1,6 @@
 // density=auto, and bypass=auto by measured times: ranks change the density, or whether calls are
 // dense, from call to call, all alike, and lose no gradient.
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -7,7 +8,7 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "ranks.hpp"
+#include "compressed.hpp"
 
 using namespace ranks;
 
@@ -20,7 +21,8 @@ constexpr int calls = 40;
 float value(int rank, int call, std::size_t i) {
   const auto mixed = static_cast<std::uint32_t>(i * 2654435761u + std::size_t(rank) * 40503u +
                                                 std::size_t(call) * 97u);
-  return std::ldexp(1.0F, static_cast<int>(mixed >> 27) - 16) * ((mixed & 1) != 0 ? 1.0F : -1.0F);
+  const float power = std::bit_cast<float>((127 - 16 + (mixed >> 27)) << 23);  // 2^-16 to 2^15
+  return (mixed & 1) != 0 ? power : -power;
 }
 
 // Of the last call; of a dense one 1.
@@ -79,7 +81,46 @@ void adapt(Rank& self, const char* spec) {
   pithCompressorDestroy(compressor);
 }
 
+// Vectors of one kind each: few elements are large, or all are alike.
+struct Vectors {
+  explicit Vectors(const char* spec) : compressors{Compressor(spec), Compressor(spec)} {}
+  void call(int which, int rank, int number, pithComm_t comm) {
+    const auto at = static_cast<std::size_t>(which);
+    for (std::size_t i = 0; i < count; ++i) {
+      gradients[at][i] = which == 0 ? value(rank, number, i) : 1 + 1e-6F * float(i % 97);
+    }
+    ok(compressed_sum(gradients[at], sums[at], compressors[at], comm));
+  }
+
+  std::array<Compressor, 2> compressors;
+  std::array<std::vector<float>, 2> gradients{std::vector<float>(count), std::vector<float>(count)};
+  std::array<std::vector<float>, 2> sums = gradients;
+};
+
+void meet_in_a_group(Rank& self) {
+  const Comm comm(self.join());
+  Vectors vectors("topk:density=auto,bypass=never");
+  for (int number = 0; number < 6; ++number) {
+    for (int which = 0; which < 2; ++which) vectors.call(which, self.rank, number, comm);
+  }
+  const auto density = [&](std::size_t which) { return density_of(vectors.compressors[which]); };
+  ensure(density(0) != density(1), "both have one density before they meet");
+  for (int number = 6; number < 9; ++number) {
+    ok(pithGroupStart());
+    for (int which = 0; which < 2; ++which) vectors.call(which, self.rank, number, comm);
+    ok(pithGroupEnd());
+    ensure(density(0) == density(1), "a group has two densities");
+    self.agree(std::bit_cast<std::uint64_t>(density(0)));
+  }
+}
+
 }  // namespace
+
+TEST_CASE("vectors of a group have one density, whatever they had before", "[density]") {
+  Setup setup;
+  setup.environment.emplace_back("PITH_DETERMINISTIC", "1");
+  CHECK(run(2, setup, meet_in_a_group) == "");
+}
 
 TEST_CASE("densities that adapt are the same on all ranks, and nothing is lost", "[density]") {
   Setup setup;

@@ -263,7 +263,7 @@ TEST_CASE("moves in many chunks", "[moves]") {
 }
 
 // What the thread sanitizer sees: ranks that share a process.
-TEST_CASE("moves between threads", "[threads][host]") {
+TEST_CASE("moves between threads", "[moves][threads][host]") {
   for (const char* transport : {"local", "shm", "tcp"}) {
     Setup setup;
     setup.way = Way::all;

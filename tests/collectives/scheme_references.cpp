@@ -2,12 +2,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 #include "compress/ar_topk_scheme.hpp"
 #include "compress/exdyna_scheme.hpp"
 #include "compress/topk_scheme.hpp"
 #include "tests/collectives/ar_topk_reference.hpp"
+#include "tests/collectives/largest.hpp"
 #include "tests/collectives/rounded.hpp"
 #include "tests/collectives/scheme_conformance.hpp"
 #include "tests/reference/deft_twin.hpp"
@@ -99,19 +99,12 @@ class TopkReference final : public SchemeReference {
  private:
   // Elects from `sums` as the definition says, and leaves the residual there.
   std::vector<float> elect(std::vector<float>& sums) const {
-    std::vector<std::size_t> order(sums.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    const std::size_t most = std::min(elected_of(spec_.density, sums.size()), sums.size());
-    const auto last = order.begin() + static_cast<std::ptrdiff_t>(most);
-    std::nth_element(order.begin(), last, order.end(), [&](std::size_t a, std::size_t b) {
-      const float of_a = std::fabs(sums[a]);
-      const float of_b = std::fabs(sums[b]);
-      return of_a > of_b || (of_a == of_b && a < b);
-    });
+    std::vector<float> magnitudes(sums.size());
+    std::ranges::transform(sums, magnitudes.begin(), [](float sum) { return std::fabs(sum); });
     std::vector<float> elected(sums.size());
-    for (std::size_t i = 0; i < most; ++i) {
-      elected[order[i]] = rounded(sums[order[i]], spec_.values);
-      sums[order[i]] -= elected[order[i]];
+    for (const std::size_t i : largest(magnitudes, elected_of(spec_.density, sums.size()))) {
+      elected[i] = rounded(sums[i], spec_.values);
+      sums[i] -= elected[i];
     }
     return elected;
   }

@@ -106,20 +106,7 @@ class SparseProgram {
   }
 
   // Heavy tails, some exact zeros; magnitudes wander from step to step.
-  void draw(std::uint64_t step) {
-    for (int r = 0; r < case_.ranks; ++r) {
-      for (std::size_t t = 0; t < case_.counts.size(); ++t) {
-        std::vector<float>& gradient = at(r).gradients[t];
-        for (std::size_t i = 0; i < gradient.size(); ++i) {
-          const std::uint64_t bits =
-              random_bits(case_.seed + 1000 * step + 100 * t, static_cast<std::uint64_t>(r), i);
-          const float u = static_cast<float>(bits & 0xffffff) / float(1 << 24) - 0.5f;
-          gradient[i] = bits >> 60 == 0 ? 0.0f : u * std::fabs(u) * (1 + 0.1f * float(step % 3));
-          if (case_.integers) gradient[i] = std::round(1000 * gradient[i]);
-        }
-      }
-    }
-  }
+  void draw(std::uint64_t step);
 
   Task<Error> start(Call& call, int rank) {
     Rank& own = at(rank);
@@ -179,22 +166,8 @@ class SparseProgram {
     std::vector<std::vector<std::byte>> narrow;  // of 16 bits: gradients, and results behind them
     std::vector<CompressedTensor> tensors;
   };
-  // The call sees 16-bit numbers.
-  void narrow(Rank& rank, std::size_t t) {
-    CompressedTensor& tensor = rank.tensors[t];
-    std::byte* const codes = rank.narrow[t].data();
-    kernels::scalar::cast(codes, case_.type, tensor.send, DType::f32, tensor.count);
-    for (float& value : rank.gradients[t]) value = narrowed(value, case_.type);
-    tensor.send = codes;
-    tensor.recv = case_.in_place ? codes : codes + tensor.count * size_of(case_.type);
-  }
-  void widen(Rank& rank) {
-    for (std::size_t t = 0; t < case_.counts.size() && case_.type != DType::f32; ++t) {
-      auto& out = case_.in_place ? rank.gradients[t] : rank.results[t];
-      kernels::scalar::cast(reinterpret_cast<std::byte*>(out.data()), DType::f32,
-                            rank.tensors[t].recv, case_.type, out.size());
-    }
-  }
+  void narrow(Rank& rank, std::size_t t);
+  void widen(Rank& rank);
   Rank& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
 
   SparseCase case_;

@@ -134,11 +134,16 @@ std::string run_and_flip(const DenseCase& c, int how) {
 TEST_CASE("every algorithm computes what the reference does", "[collectives][dense][conformance]") {
   const std::vector<Combination> all = combinations();
   std::uint64_t seed = 0;
+  int which = 0;
   for (const Algorithm& algorithm : tested_algorithms()) {
+    ++which;
     if (algorithm.collective == Collective::barrier) continue;
-    for (const Combination& values : all) {
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      ++seed;
+      // Sanitizers look at memory: what an algorithm leaves out the next one has.
+      if (sanitized && !is_due({which, static_cast<int>(i)})) continue;
       const std::string failure =
-          run_case(make_case(algorithm, values, ++seed), simulator(values[7]));
+          run_case(make_case(algorithm, all[i], seed), simulator(all[i][7]));
       if (!failure.empty()) FAIL_CHECK(failure);
     }
   }

@@ -6,6 +6,7 @@
 #include "collectives/sparse/notes.hpp"
 #include "tests/catch.hpp"
 #include "tests/collectives/ar_topk_reference.hpp"
+#include "tests/collectives/rounded.hpp"
 #include "tests/sanitized.hpp"
 
 namespace pith::test {

@@ -6,6 +6,7 @@
 #include "compress/ar_topk_scheme.hpp"
 #include "tests/catch.hpp"
 #include "tests/collectives/sparse_program.hpp"
+#include "tests/sanitized.hpp"
 
 namespace pith::test {
 
@@ -109,8 +110,13 @@ TEST_CASE("AR-Topk in one parcel costs what its model says", "[ar-topk][cost]") 
 
 TEST_CASE("AR-Topk in several parcels costs what its model says", "[ar-topk][cost]") {
   constexpr std::size_t block = EncodeIndicesKernel::block_elements;
+  constexpr int sizes[] = {2, 4, 8, 17};
+  int which = 0;
   for (const char* keys : elections) {
-    for (const int ranks : {2, 4, 8, 17}) {
+    ++which;
+    for (int i = 0; i < 4; ++i) {
+      if (!is_due({which, i})) continue;
+      const int ranks = sizes[i];
       check_cost(case_of(ranks, 4 * block, keys));
       // More messages than channels hold.
       if (ranks < 8 || keys == elections[0]) check_cost(case_of(ranks, 12 * block, keys));

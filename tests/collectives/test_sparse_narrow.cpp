@@ -31,7 +31,8 @@ std::string compare(SparseProgram& narrow, SparseProgram& wide) {
       const std::vector<float> left = narrow.residual(r, t);
       const std::vector<float> expected = wide.residual(r, t);
       for (std::size_t i = 0; i < left.size(); ++i) {
-        const float sum = narrowed(wide.result(r, t)[i], c.type);
+        const float exact = wide.result(r, t)[i];
+        const float sum = exact == 0 ? exact : narrowed(exact, c.type);  // most of them
         const bool right = equal(narrow.result(r, t)[i], sum) && equal(left[i], expected[i]);
         if (right) continue;
         return fmt::format("rank {}, tensor {}, element {}: {} and {} left, expected {} and {}", r,
@@ -61,13 +62,12 @@ std::string run_beside_wide(SparseCase c, int steps, Spoil spoil = leave) {
   const auto world = world_with_hosts(c);
   const auto other = world_with_hosts(c);
   for (int step = 0; step < steps; ++step) {
-    for (SparseProgram* program : {&narrow, &wide}) {
-      program->draw(static_cast<std::uint64_t>(step));
-      for (int r = 0; r < c.ranks; ++r) {
-        spoil(program->gradient(r), r == 0 || spoil == make_large ? step : -1);
-        for (std::size_t t = 0; t < c.counts.size(); ++t) {
-          for (float& value : program->gradient(r, t)) value = narrowed(value, type);
-        }
+    narrow.draw(static_cast<std::uint64_t>(step));
+    for (int r = 0; r < c.ranks; ++r) {
+      spoil(narrow.gradient(r), r == 0 || spoil == make_large ? step : -1);
+      for (std::size_t t = 0; t < c.counts.size(); ++t) {
+        for (float& value : narrow.gradient(r, t)) value = narrowed(value, type);
+        wide.gradient(r, t) = narrow.gradient(r, t);
       }
     }
     std::string failure = wide.step(*other);

@@ -2,6 +2,7 @@
 // memory: results and residuals are to be the same bits.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -167,10 +168,10 @@ inline std::string differences(const Side& device, const Buffers& buffers, const
                                const std::vector<Values>& got) {
   for (std::size_t r = 0; r < got.size(); ++r) {
     const auto* there = buffers.recv[r]->as<std::byte>();
-    for (std::size_t i = 0; i < device.bytes(); ++i) {
-      if (there[i] != got[r][i]) {
-        return "rank " + std::to_string(r) + ": result differs at byte " + std::to_string(i);
-      }
+    const auto found = std::mismatch(there, there + device.bytes(), got[r].begin());
+    if (found.first != there + device.bytes()) {
+      return "rank " + std::to_string(r) + ": result differs at byte " +
+             std::to_string(found.first - there);
     }
     const std::vector<float> ours = device.residual(r);
     const std::vector<float> theirs = host.residual(r);
@@ -212,17 +213,17 @@ inline void renew_on_device(Twins& twins, std::size_t rank, const char* spec) {
 inline std::string step(const Comms& on_device, const Comms& on_host,
                         const std::vector<Twins*>& tensors, unsigned number, float size = 1,
                         Input input = Input::apart, pithRedOp_t op = pithSum) {
-  REQUIRE(pithGroupStart() == pithSuccess);
-  for (Twins* twins : tensors) {
-    const std::vector<Values> sent = gradients(twins->device, number, size);
-    issue_on_device(on_device, twins->device, twins->buffers, sent, input, op);
-  }
-  REQUIRE(pithGroupEnd() == pithSuccess);
-  std::vector<std::vector<Values>> kept;
-  for (const Twins* twins : tensors) kept.push_back(gradients(twins->host, number, size));
+  std::vector<std::vector<Values>> sent;
+  for (const Twins* twins : tensors) sent.push_back(gradients(twins->host, number, size));
   REQUIRE(pithGroupStart() == pithSuccess);
   for (std::size_t t = 0; t < tensors.size(); ++t) {
-    issue_on_host(on_host, tensors[t]->host, kept[t], tensors[t]->got, input, op);
+    const Twins& twins = *tensors[t];
+    issue_on_device(on_device, twins.device, twins.buffers, sent[t], input, op);
+  }
+  REQUIRE(pithGroupEnd() == pithSuccess);
+  REQUIRE(pithGroupStart() == pithSuccess);
+  for (std::size_t t = 0; t < tensors.size(); ++t) {
+    issue_on_host(on_host, tensors[t]->host, sent[t], tensors[t]->got, input, op);
   }
   REQUIRE(pithGroupEnd() == pithSuccess);
   on_device.synchronize();

@@ -6,6 +6,8 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <cstdlib>
+#include <cstring>
 #include <deque>
 #include <functional>
 #include <map>
@@ -44,6 +46,22 @@ __attribute__((visibility("default"))) void pithStubDisown(CUdeviceptr address);
 __attribute__((visibility("default"))) void pithStubCounters(StubCounters* counters);
 __attribute__((visibility("default"))) void pithStubReset();
 __attribute__((visibility("default"))) void pithStubStrict(Strict strict, unsigned limit_ms);
+}
+
+// Memory of devices and pinned memory never start as zeros. Of a large block only both ends are
+// filled, unless PITH_TEST_FULL=1: to touch all pages of scratch that hardly anybody uses took half
+// the time of many tests.
+inline void fill_uninitialised(void* memory, std::size_t bytes) {
+  constexpr int nothing = 0xCD;
+  constexpr std::size_t end = std::size_t{128} << 10;
+  static const bool all = std::getenv("PITH_TEST_FULL") != nullptr;
+  auto* const begin = static_cast<char*>(memory);
+  if (all || bytes <= 2 * end) {
+    std::memset(begin, nothing, bytes);
+  } else {
+    std::memset(begin, nothing, end);
+    std::memset(begin + bytes - end, nothing, end);
+  }
 }
 
 using Operation = std::function<void()>;

@@ -18,7 +18,6 @@ namespace {
 
 constexpr std::size_t granularity = std::size_t{2} << 20;
 constexpr std::size_t page = 4096;
-constexpr int uninitialised = 0xCD;
 
 struct Label {
   static constexpr std::uint64_t right_magic = 0x4c41434953594850;
@@ -153,7 +152,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, std::size_t bytes,
     close(fd);
     return kErrorOutOfMemory;
   }
-  std::memset(memory, uninitialised, bytes);
+  fill_uninitialised(memory, bytes);
   munmap(memory, bytes);
   *handle = hold(make_physical(fd, bytes, prop->location.id, prop->requestedHandleTypes));
   return kSuccess;

@@ -11,7 +11,6 @@ namespace pith::cuda {
 namespace {
 
 constexpr std::size_t alignment = 512;
-constexpr int uninitialised = 0xCD;  // device memory never starts as zeros here
 
 using RangeEntry = std::map<std::uintptr_t, Range>::iterator;
 
@@ -36,7 +35,7 @@ void* allocate(std::size_t bytes, unsigned type) {
   void* memory = type == kMemoryTypeDevice ? Arena::process().take(bytes, id)
                                            : std::aligned_alloc(alignment, rounded);
   if (memory == nullptr) return nullptr;
-  std::memset(memory, uninitialised, bytes);
+  fill_uninitialised(memory, bytes);
   std::lock_guard lock(s.mutex);
   s.ranges[reinterpret_cast<std::uintptr_t>(memory)] =
       Range{bytes, type, false, false, current_context(), id};

@@ -1,15 +1,11 @@
 // Memory of a device's default pool: of no context, reached by the devices that the pool grants it
 // to, and by no other process. It is there when it is asked for, and goes in the stream's order.
-#include <cstring>
-
 #include "tests/cuda_stub/arena.hpp"
 #include "tests/cuda_stub/internal.hpp"
 
 namespace pith::cuda {
 
 namespace {
-
-constexpr int uninitialised = 0xCD;
 
 // State::mutex held.
 CUmemoryPool pool_of(CUdevice device) {
@@ -74,7 +70,7 @@ CUresult cuMemAllocAsync(CUdeviceptr* address, std::size_t bytes, CUstream strea
   }
   void* const memory = Arena::process().take(bytes, id);
   if (memory == nullptr) return kErrorOutOfMemory;
-  std::memset(memory, uninitialised, bytes);
+  fill_uninitialised(memory, bytes);
   *address = reinterpret_cast<std::uintptr_t>(memory);
   Range range{bytes, kMemoryTypeDevice, false, false, context, id, true};
   std::lock_guard lock(state().mutex);
