@@ -3,7 +3,6 @@
 #pragma once
 
 #include <memory>
-#include <vector>
 
 #include "collectives/compressed.hpp"
 
@@ -12,25 +11,15 @@ namespace pith {
 // Must live until take() has been called, or no call runs any more.
 class LateChoice {
  public:
-  // What a call turns out to be.
-  struct Decision {
-    // Of this sum, and of later ones of its group and stream that it makes in the same exchange.
-    // None: the sum is dense, or made already.
-    std::vector<CompressedTensor> tensors;
-    std::vector<std::shared_ptr<Compressor>> compressors;  // theirs, claimed
-    bool is_made = false;                                  // by an earlier call of its group
-  };
-
-  // The tensor for a compressor, and those of earlier sums of the group that may be in the same
-  // exchange; empty: no compressor ever makes this sum. On the caller's thread.
-  virtual std::vector<CompressedTensor> candidates() const = 0;
-  // No call has used the first candidate's compressor, whose memory still has to be placed.
+  // The tensor for a compressor; null: no compressor ever makes this sum. On the caller's thread.
+  virtual const CompressedTensor* candidate() const = 0;
+  // No call has used the candidate's compressor, whose memory still has to be placed.
   virtual bool is_fresh() const = 0;
-  // Whether the decision is known and the compressors are free. Called with the engine's token,
+  // Whether the decision is known and the compressor is free. Called with the engine's token,
   // whenever something has moved there, until it returns true.
   virtual bool ready() = 0;
-  // Called once, after ready().
-  virtual Decision take() = 0;
+  // The candidate's compressor, claimed; null: the sum is dense. Called once, after ready().
+  virtual std::shared_ptr<Compressor> take() = 0;
 
  protected:
   ~LateChoice() = default;

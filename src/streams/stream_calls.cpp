@@ -153,14 +153,13 @@ Error StreamCalls::join(std::span<void* const> streams) {
 // Reserves what the call needs if it is compressed, in addition to what it needs uncompressed.
 Error StreamCalls::prepare_compressed(const CallArgs& args, const LateChoice& choice,
                                       cuda::CUstream stream) {
-  std::vector<CompressedTensor> tensors = choice.candidates();
-  if (tensors.empty()) return {};
-  if (uses_device(args)) tensors[0].device = &device_->compute();
-  const CompressedArgs compressed{tensors, host_.links.model().tuning()};
+  if (!choice.candidate()) return {};
+  CompressedTensor tensor = *choice.candidate();
+  if (uses_device(args)) tensor.device = &device_->compute();
+  const CompressedArgs compressed{std::span(&tensor, 1), host_.links.model().tuning()};
   if (Error error = check_compressed_call(device_->context(), compressed.tensors)) return error;
   if (choice.is_fresh()) {
-    const CompressedArgs own{compressed.tensors.first(1), compressed.tuning};
-    const auto place_it = [&] { return compressors_.place(own); };
+    const auto place_it = [&] { return compressors_.place(compressed); };
     if (Error error = without_throwing(place_it)) return error;
   }
   return scratch_.reserve(compressed, stream);

@@ -45,18 +45,18 @@ void StreamExecution::reach(StreamCall& call) {
 void StreamExecution::decide(StreamCall& call) {
   LateChoice& choice = *std::exchange(call.choice, nullptr);
   if (host_.links.state().revoked) return start(call);
-  LateChoice::Decision made = choice.take();
-  auto& dense = std::get<CollectiveArgs>(call.args);
-  if (made.is_made) {  // on all ranks: the call keeps its number, and moves nothing
-    dense.count = dense.send.size = dense.recv.size = 0;
-  } else if (!made.tensors.empty()) {
-    for (CompressedTensor& tensor : made.tensors) {
-      tensor.device = call.on_device ? &device_.compute() : nullptr;
-    }
+  CompressedTensor tensor;
+  if (choice.candidate()) tensor = *choice.candidate();
+  if (std::shared_ptr<Compressor> compressor = choice.take()) {
+    tensor.device = call.on_device ? &device_.compute() : nullptr;
     Tuning tuning = host_.links.model().tuning();
-    tuning.epoch = dense.tuning.epoch;  // as it was when the number was taken
-    call.keep(CompressedArgs{made.tensors, tuning});
-    call.held = HeldCompressors(std::move(made.compressors));
+    // As it was when the number was taken.
+    if (const auto* dense = std::get_if<CollectiveArgs>(&call.args)) {
+      tuning.epoch = dense->tuning.epoch;
+    }
+    call.keep(CompressedArgs{std::span(&tensor, 1), tuning});
+    std::vector claimed{std::move(compressor)};
+    call.held = HeldCompressors(std::move(claimed));
   }
   start(call);
 }

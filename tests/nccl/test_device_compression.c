@@ -377,16 +377,6 @@ int main(int count, char** arguments) {
     client_run(schemes[i], 2, environment, whole_job);
   }
   client_run("whole job", 3, world, whole_job);
-  /* Where times decide, host and device would choose other densities. */
-  const char* adapting[] = {
-      "PITH_COMPRESS=topk:density=0.05..0.3,bypass=never,min=16K",
-      "PITH_COMPRESS=ar-topk:density=0.05..0.3,objective=paper,bypass=never,min=16K",
-  };
-  for (size_t i = 0; i < sizeof adapting / sizeof *adapting; ++i) {
-    const char* environment[] = {adapting[i], "PITH_DETERMINISTIC=1", NULL};
-    client_run(adapting[i], 2, environment, whole_job);
-    client_run(adapting[i], 2, environment, in_groups);
-  }
   client_run("groups", 2, world, in_groups);
   client_run("stream NULL", 2, world, on_null);
   client_run("a thread's own stream", 2, world, on_own_of_thread);

@@ -39,19 +39,15 @@ class Compression::Sum final : public LateChoice {
   Sum(const Sum&) = delete;
   Sum& operator=(const Sum&) = delete;
 
-  std::vector<CompressedTensor> candidates() const override;
+  const CompressedTensor* candidate() const override { return vector_ ? &tensor_ : nullptr; }
   bool is_fresh() const override { return !vector_->placed; }
   bool ready() override;
-  Decision take() override;
+  std::shared_ptr<Compressor> take() override;
 
  private:
   friend class Compression;
   void become(std::shared_ptr<Vector> vector);
   CollectiveArgs dense() const;
-  void find_first();
-  bool may_join(const Sum& other) const { return first_ && first_ == other.first_; }
-  // Adds the sum to those that a call makes.
-  void join(Decision& decision);
   bool by_plan() const { return whole_.has_value(); }
   // The ranks that Pith sums over, and the number of ranks that an average divides by.
   Communicator& communicator() const {
@@ -67,12 +63,6 @@ class Compression::Sum final : public LateChoice {
   CompressedTensor tensor_;
   std::uint64_t agreement_ = 0;  // 0: dense
   bool holds_ = false;           // the vector's compressor, until take()
-  bool is_made_ = false;         // by this call or an earlier one
-  // The first of the sums with which it may be one exchange, as all vectors of a group have one
-  // density (density=auto); null: it has an exchange of its own. So have others on streams: what a
-  // joint one needs, if it is dense, depends on all of them. And so have those of the plan, which
-  // come after other calls on the stream.
-  const Sum* first_ = nullptr;
 };
 
 struct Compression::Ballot {

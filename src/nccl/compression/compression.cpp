@@ -205,10 +205,10 @@ bool Compression::may_begin(std::size_t period) {
   return cast_ >= apart_ + 2 * period;
 }
 
-// Allocates what the vector's first sum needs, or one with others of its group, which may fail.
+// Allocates what the vector's first sum needs, which may fail.
 bool Compression::has_room(Sum& sum) {
   Vector& vector = *sum.vector_;
-  if (!sum.call_.stream || (vector.placed && sum.candidates().size() == 1)) return true;
+  if (vector.placed || !sum.call_.stream) return true;
   const Error error = pith::without_throwing(
       [&] { return sum.communicator().streams().make_room(sum.dense(), sum.call_.stream, sum); });
   vector.placed = !error;
@@ -316,7 +316,7 @@ void Compression::decide(Ballot& ballot) {
 // of the streams. A new agreement resets the scheme's state, which may differ between ranks.
 bool Compression::has_compressor(Sum& sum) {
   if (!is_decided(sum.ballot_)) return false;
-  if (sum.holds_ || sum.is_made_ || sum.agreement_ == 0) return true;
+  if (sum.holds_ || sum.agreement_ == 0) return true;
   Vector& vector = *sum.vector_;
   if (vector.users.front() != &sum || !vector.state().claim()) return false;
   vector.users.pop_front();
@@ -343,7 +343,7 @@ Error Compression::error_of(const Ballot& ballot) {
 
 void Compression::add(Ballot& ballot, std::size_t call, Group& group) {
   Sum& sum = ballot.sums[call];
-  if (!sum.take().tensors.empty()) {
+  if (sum.take()) {
     group.add(communicator_, sum.vector_->compressor->state, sum.tensor_, nullptr);
   } else {
     group.add(communicator_, sum.dense(), nullptr);
