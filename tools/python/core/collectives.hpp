@@ -5,6 +5,6 @@
 
 namespace pith::python {
 
-void add_collectives(nb::class_<Communicator>& type);
+void add_collectives(CommunicatorType& type);
 
 }  // namespace pith::python

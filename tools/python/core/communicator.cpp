@@ -1,10 +1,9 @@
 #include "communicator.hpp"
 
-#include <cstring>
-#include <memory>
+#include <utility>
+#include <vector>
 
-#include "collectives.hpp"
-#include "nanobind/stl/unique_ptr.h"
+#include "request.hpp"
 #include "waiting.hpp"
 
 namespace pith::python {
@@ -15,32 +14,50 @@ Communicator::Communicator(pithComm_t handle) : handle_(handle) {
 }
 
 Communicator::~Communicator() {
-  if (ended_.exchange(true)) return;
+  if (ended_.exchange(true) || process_ != fork_generation()) return;
   const nb::gil_scoped_release released;
   pithCommDestroy(handle_);
 }
 
 pithComm_t Communicator::handle() const {
-  if (has_ended()) raise(pithInvalidUsage, "the communicator has been finalized or aborted");
+  if (has_ended()) {
+    raise(pithInvalidUsage,
+          "the communicator has been finalized or aborted, expected one that is in use");
+  }
+  if (process_ != fork_generation()) {
+    raise(pithInvalidUsage,
+          "the communicator was made before this process was forked, expected one of its own");
+  }
   return handle_;
+}
+
+nb::tuple Communicator::failed_after(const Outcome& outcome) const {
+  if (outcome.result != pithRemoteError || has_ended()) return nb::tuple();
+  return failed();
 }
 
 void Communicator::check(const Outcome& outcome) const {
   if (outcome.result == pithSuccess) return;
-  const bool asks = outcome.result == pithRemoteError && !has_ended();
-  raise(outcome.result, outcome.message, asks ? failed() : nb::tuple());
+  raise(outcome.result, outcome.message, failed_after(outcome));
 }
 
 void Communicator::finalize() {
   if (has_ended()) return;
+  const pithComm_t comm = handle();
   const Driving driving(*this);
-  const Outcome outcome = without_gil([this] { return pithCommFinalize(handle_); });
-  check(outcome);
+  check(without_gil([comm] { return pithCommFinalize(comm); }));
+  forget_ended_requests();
   if (ended_.exchange(true)) return;
-  python::check(without_gil([this] { return pithCommDestroy(handle_); }));
+  python::check(without_gil([comm] { return pithCommDestroy(comm); }));
 }
 
 void Communicator::abort() {
+  if (process_ != fork_generation()) return;
+  if (driver_.load() == std::this_thread::get_id()) {
+    to_be_aborted_ = true;
+    Wait::end_all();
+    return;
+  }
   if (ended_.exchange(true)) return;
   python::check(without_gil([this] { return pithCommAbort(handle_); }));
 }
@@ -55,7 +72,7 @@ nb::tuple Communicator::failed() const {
   return nb::tuple(found);
 }
 
-Communicator::Driving::Driving(Communicator& comm) : comm_(comm) {
+Driving::Driving(Communicator& comm) : comm_(&comm) {
   std::thread::id nobody;
   const std::thread::id self = std::this_thread::get_id();
   if (comm.driver_.compare_exchange_strong(nobody, self, std::memory_order_acquire)) return;
@@ -66,49 +83,12 @@ Communicator::Driving::Driving(Communicator& comm) : comm_(comm) {
                                 "different threads");
 }
 
-Communicator::Driving::~Driving() {
-  comm_.driver_.store(std::thread::id(), std::memory_order_release);
-}
-
-namespace {
-
-std::unique_ptr<Communicator> init() {
-  pithComm_t comm = nullptr;
-  check(without_gil([&] { return pithCommInitEnv(&comm); }));
-  return std::make_unique<Communicator>(comm);
-}
-
-std::unique_ptr<Communicator> init_rank(const nb::bytes& unique_id, int nranks, int rank) {
-  pithUniqueId id;
-  if (unique_id.size() != sizeof id.internal) {
-    refuse("unique_id has " + std::to_string(unique_id.size()) + " bytes, expected the " +
-           std::to_string(sizeof id.internal) + " of pith.unique_id()");
-  }
-  std::memcpy(id.internal, unique_id.c_str(), sizeof id.internal);
-  pithComm_t comm = nullptr;
-  check(without_gil([&] { return pithCommInitRank(&comm, nranks, id, rank); }));
-  return std::make_unique<Communicator>(comm);
-}
-
-nb::bytes unique_id() {
-  pithUniqueId id;
-  check(without_gil([&] { return pithGetUniqueId(&id); }));
-  return nb::bytes(id.internal, sizeof id.internal);
-}
-
-}  // namespace
-
-void add_communicator(nb::module_& module) {
-  nb::class_<Communicator> type(module, "Communicator", nb::is_weak_referenceable());
-  type.def_prop_ro("rank", &Communicator::rank)
-      .def_prop_ro("size", &Communicator::size)
-      .def_prop_ro("failed", &Communicator::failed)
-      .def("finalize", &Communicator::finalize)
-      .def("abort", &Communicator::abort)
-      .def(nb::new_(&init_rank), nb::arg("unique_id"), nb::arg("nranks"), nb::arg("rank"));
-  add_collectives(type);
-  module.def("_init", &init);
-  module.def("unique_id", &unique_id);
+Driving::~Driving() {
+  if (!comm_) return;
+  comm_->driver_.store(std::thread::id(), std::memory_order_release);
+  if (!comm_->to_be_aborted_ || comm_->ended_.exchange(true)) return;
+  const nb::gil_scoped_release released;
+  pithCommAbort(comm_->handle_);
 }
 
 }  // namespace pith::python

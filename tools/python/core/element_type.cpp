@@ -158,6 +158,20 @@ std::string type_names() {
   return all;
 }
 
+std::string text_of(const ElementType& type) {
+  switch (type.sums) {
+    case Sums::all:
+      return name_of(type.type);
+    case Sums::linear:
+      return std::string("complex of ") + name_of(type.type);
+    case Sums::logical:
+      return "bool";
+    case Sums::none:
+      break;
+  }
+  return std::to_string(type.item_bytes) + " bytes of another type";
+}
+
 const char* name_of(pithDataType_t type) { return names[static_cast<std::size_t>(type)].name; }
 
 }  // namespace pith::python

@@ -37,5 +37,7 @@ std::optional<ElementType> type_of_name(std::string_view name);
 // All names, for messages.
 std::string type_names();
 const char* name_of(pithDataType_t type);
+// "float32", or what an array's type is to Pith where it is none of these.
+std::string text_of(const ElementType& type);
 
 }  // namespace pith::python

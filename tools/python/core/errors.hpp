@@ -6,6 +6,7 @@
 #include <string>
 
 #include "nanobind/nanobind.h"
+#include "nanobind/stl/string.h"  // so that every file converts strings alike
 #include "pith/pith.h"
 
 namespace pith::python {
