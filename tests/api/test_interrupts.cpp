@@ -29,6 +29,12 @@ void is_interrupted(Rank& self, const std::function<pithResult_t()>& call,
   ensure(patience.asked == 3, "asked " + std::to_string(patience.asked) + " times");
 }
 
+bool is_revoked(pithComm_t comm) {
+  pithResult_t state = pithSuccess;
+  ok(pithCommGetAsyncError(comm, &state));
+  return state != pithSuccess;
+}
+
 pithResult_t end_in_background(pithComm_t comm) {
   ok(pithGroupStart());
   ok(pithBarrier(comm, nullptr));
@@ -67,6 +73,7 @@ TEST_CASE("a thread that waits can end its wait, and the others hear of it", "[i
               }
               self.meet();
               if (self.rank == 1 && !splits) {
+                wait_until([&] { return is_revoked(comm); });
                 fails(pithBarrier(comm, nullptr), pithRemoteError, {"rank 0", "interrupted"});
               }
               self.meet();
@@ -90,7 +97,9 @@ TEST_CASE("a wait for a rank that never joins can be ended", "[interrupts]") {
 
 TEST_CASE("a wait for two communicators can be ended, and a check that goes on changes nothing",
           "[interrupts]") {
-  CHECK(run_in_time(2, {.way = Way::threads}, [](Rank& self) {
+  Setup threads;
+  threads.way = Way::threads;
+  CHECK(run_in_time(2, threads, [](Rank& self) {
           const Comm one(self.join());
           pithComm_t half = nullptr;
           ok(pithCommSplit(one, 0, 0, &half, nullptr));
@@ -111,6 +120,7 @@ TEST_CASE("a wait for two communicators can be ended, and a check that goes on c
             });
           }
           self.meet();
+          wait_until([&] { return is_revoked(one) && is_revoked(two); });
           fails(pithBarrier(one, nullptr), pithRemoteError, {"rank 0"});
           fails(pithBarrier(two, nullptr), pithRemoteError, {"rank 0"});
           self.meet();

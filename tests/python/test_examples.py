@@ -23,7 +23,7 @@ def blocks():
             yield pytest.param(code, output, id=f"{page}:{number}")
 
 
-@pytest.mark.parametrize(("code", "output"), blocks())
+@pytest.mark.parametrize(("code", "output"), list(blocks()))
 def test_documentation(code, output, tmp_path):
     if "import torch" in code or "pith.torch" in code:
         pytest.skip("tests/python/torch runs it")

@@ -10,8 +10,8 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FAKE = pathlib.Path(__file__).resolve().parent / "fake.sh"
-SYSTEM = ("bash", "cat", "cp", "dirname", "env", "find", "grep", "mkdir", "mv", "nproc", "rm", "sed",
-          "sort", "true", "xargs")
+SYSTEM = ("bash", "cat", "cp", "dirname", "env", "find", "grep", "mkdir", "mv", "nproc", "rm",
+          "sed", "sort", "true", "xargs")
 FAKES = ("apt-get", "c++", "ccache", "clang++-16", "clang-16", "cmake", "ctest", "dpkg-query",
          "ninja", "python3", "setarch", "sudo")
 
