@@ -195,6 +195,13 @@ PITH_API pithResult_t pithCommSplit(pithComm_t comm, int color, int key, pithCom
  * flags: PITH_SHRINK_DEFAULT, or PITH_SHRINK_ABORT to abort first what still runs on comm. */
 PITH_API pithResult_t pithCommShrink(pithComm_t comm, int* exclude, int n, pithComm_t* newcomm,
                                      pithConfig_t* config, int flags);
+/* While a call of the calling thread waits, it calls check(context) about every 50 ms. If that
+ * returns other than 0, the wait ends: the communicators of the call are revoked, or the creation
+ * of a communicator is cancelled, and the call returns pithRemoteError. For programs that look at
+ * signals. `check` may use any function of this API, except to wait for, destroy or abort what the
+ * waiting call uses. check NULL: as before the first call. Does not reach creations in groups and
+ * calls with blocking = 0, for which no thread waits. */
+PITH_API pithResult_t pithSetInterrupt(int (*check)(void* context), void* context);
 /* The state of the communicator: pithSuccess, pithInProgress while an operation started with
  * blocking = 0 runs, or the error that revoked it. While no call runs on this rank, the death of
  * another rank is reported too, although it does not revoke the communicator by itself. Does not

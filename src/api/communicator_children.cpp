@@ -9,6 +9,7 @@
 #include "api/communicator_creation.hpp"
 #include "api/completion.hpp"
 #include "api/last_error.hpp"
+#include "core/pause.hpp"
 
 using namespace pith;
 using namespace pith::api;
@@ -33,6 +34,7 @@ Error split(pithComm_t comm, int color, int key, pithComm_t* newcomm, const pith
   const Expected<CommunicatorOptions> options =
       read_config(function, config, {comm->blocking, comm->name});
   if (!options) return options.error();
+  const Cancellable waiting([comm] { comm->communicator->children().cancel(); });
   return create_child(comm, newcomm, *options,
                       [communicator = comm->communicator, make, color, key,
                        settings = settings_from_environment()] {
@@ -85,6 +87,7 @@ Error shrink(pithComm_t comm, const int* exclude, int n, pithComm_t* newcomm,
       read_config(function, config, {comm->blocking, comm->name});
   if (!options) return options.error();
   if (aborts) end_running(*comm);
+  const Cancellable waiting([communicator] { communicator->children().cancel(); });
   return create_child(comm, newcomm, *options,
                       [communicator, excluded, settings = settings_from_environment()] {
                         return communicator->children().shrink(settings, excluded);

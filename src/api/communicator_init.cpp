@@ -9,6 +9,7 @@
 #include "api/completion.hpp"
 #include "api/last_error.hpp"
 #include "core/log.hpp"
+#include "core/pause.hpp"
 #include "startup/connect.hpp"
 #include "startup/rendezvous.hpp"
 #include "startup/start.hpp"
@@ -66,6 +67,7 @@ Error join(const char* function, pithComm_t* comm, const UniqueId& id, int rank,
     return make_communicator(*settings, id, rank, nranks, making);
   };
   if (rank == 0 && settings) warn_of_settings_of_nccl(*settings);
+  const Cancellable waiting([making] { making->cancel(); });
   return create(function, comm, options, make, making);
 }
 

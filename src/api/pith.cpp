@@ -7,6 +7,7 @@
 #include "api/check.hpp"
 #include "api/last_error.hpp"
 #include "core/heap.hpp"
+#include "core/pause.hpp"
 
 using namespace pith;
 using namespace pith::api;
@@ -56,6 +57,15 @@ const char* pithGetErrorString(pithResult_t result) {
       return "operation in progress";
   }
   return "unknown result code";
+}
+
+pithResult_t pithSetInterrupt(int (*check)(void* context), void* context) {
+  return guarded([&] {
+    Interrupt& interrupt = Interrupt::of_this_thread();
+    interrupt.check = check;
+    interrupt.context = context;
+    return Error();
+  });
 }
 
 pithResult_t pithGroupStart(void) {

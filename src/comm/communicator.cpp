@@ -54,6 +54,18 @@ Error Communicator::async_error() {
   return under_way_.any() ? Error() : revocation_.first_death();
 }
 
+namespace {
+
+void interrupt(std::span<Engine* const> engines) {
+  for (Engine* engine : engines) {
+    engine->own();
+    Interrupt::of_this_thread().end_calls(engine->on_no_memory);
+    engine->disown();
+  }
+}
+
+}  // namespace
+
 void Communicator::drain() {
   const FloatMode mode;
   unsigned idle = 0;
@@ -66,6 +78,10 @@ void Communicator::drain() {
     idle = engine().progress() ? 0 : idle + 1;
     engine().disown();
     if (idle) pause(idle);  // without the token: the call's own thread may be waiting for it
+    if (idle && is_interrupted()) {
+      Engine* const own = &engine();
+      interrupt({&own, 1});
+    }
   }
   if (streams_->unsettled()) revocation_.settling().wait();
 }
@@ -122,6 +138,7 @@ void drive_engines(std::span<Engine* const> engines, const std::function<bool()>
     }
     idle = moved ? 0 : idle + 1;
     if (idle) pause(idle);
+    if (idle && is_interrupted()) interrupt(engines);
   }
 }
 

@@ -12,6 +12,7 @@
 #include "control/control_tcp.hpp"
 #include "control/members.hpp"
 #include "core/clock.hpp"
+#include "core/pause.hpp"
 
 namespace pith {
 
@@ -214,6 +215,7 @@ GatherResult ControlNode::gather(const GatherKey& key, ControlPlane::Need need,
       key, need, participants, std::move(blob),
       [promise](const GatherResult& decided) { promise->set_value(decided); }, std::move(call));
   while (cancellation && result.wait_for(cancelled_look) != std::future_status::ready) {
+    static_cast<void>(is_interrupted());
     if (const Error error = cancelled()) return {error, {}, {}};
   }
   return result.get();

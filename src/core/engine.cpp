@@ -11,6 +11,7 @@
 
 #include "core/clock.hpp"
 #include "core/descriptor_limit.hpp"
+#include "core/pause.hpp"
 #include "core/progress_thread.hpp"
 
 namespace pith {
@@ -187,6 +188,12 @@ void Engine::wake() {
 // Sleeps on the descriptors of all sources. A wake-up lost between the last check and the sleep
 // costs one nap, which is cheaper than a full memory fence on every send.
 void Engine::nap() {
+  if (Interrupt::of_this_thread().is_due()) {
+    disown();
+    const bool ends = is_interrupted();
+    own();
+    if (ends) Interrupt::of_this_thread().end_calls(on_no_memory);
+  }
   constexpr std::size_t most = 16;
   napping_.store(true, std::memory_order_seq_cst);
   pollfd descriptors[most];

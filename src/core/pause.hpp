@@ -1,13 +1,67 @@
 // A pause between two polls of something that cannot wake the thread: yields while an event may
-// come soon, then sleeps, so that a long wait does not occupy a core.
+// come soon, then sleeps, so that a long wait does not occupy a core. And what a thread asks in
+// long waits: whether they shall end.
 #pragma once
 
 #include <sched.h>
 
 #include <chrono>
+#include <cstdint>
+#include <functional>
 #include <thread>
+#include <utility>
+
+#include "core/clock.hpp"
 
 namespace pith {
+
+// Of pithSetInterrupt. Each thread has its own.
+struct Interrupt {
+  static constexpr std::uint64_t pause_ns = 50'000'000;
+
+  int (*check)(void* context) = nullptr;  // may take long, and use any function of pith.h
+  void* context = nullptr;
+  std::uint64_t asked_ns = 0;
+  std::function<void()> cancel = {};  // ends what the thread makes; may be empty
+  bool ending = false;                // while end_calls() runs
+
+  static Interrupt& of_this_thread() {
+    static thread_local Interrupt one;
+    return one;
+  }
+  bool is_due() const { return check && monotonic_ns() - asked_ns >= pause_ns; }
+  bool ask() {
+    asked_ns = monotonic_ns();
+    if (check(context) == 0) return false;
+    if (cancel) cancel();
+    return true;
+  }
+  // `end`: the on_no_memory of an engine, which ends its calls for either reason.
+  void end_calls(const std::function<void()>& end) {
+    ending = true;
+    if (end) end();
+    ending = false;
+  }
+};
+
+// Whether this thread's wait shall end. Precondition: the thread has no token and no lock.
+inline bool is_interrupted() {
+  Interrupt& interrupt = Interrupt::of_this_thread();
+  return interrupt.is_due() && interrupt.ask();
+}
+
+// While it lives, this thread makes something that `cancel` ends.
+class Cancellable {
+ public:
+  explicit Cancellable(std::function<void()> cancel)
+      : outer_(std::exchange(Interrupt::of_this_thread().cancel, std::move(cancel))) {}
+  ~Cancellable() { Interrupt::of_this_thread().cancel = std::move(outer_); }
+  Cancellable(const Cancellable&) = delete;
+  Cancellable& operator=(const Cancellable&) = delete;
+
+ private:
+  std::function<void()> outer_;
+};
 
 // `idle_turns`: polls without success so far.
 inline void pause(unsigned idle_turns) {

@@ -11,6 +11,7 @@
 
 #include "core/clock.hpp"
 #include "core/descriptor_limit.hpp"
+#include "core/pause.hpp"
 #include "startup/blob.hpp"
 
 namespace pith {
@@ -82,7 +83,7 @@ std::span<std::byte> bytes_of(std::string& text) {
 Patience Bootstrap::silence_until(std::uint64_t deadline_ns) const {
   if (!cancellation_) return {deadline_ns};
   return {deadline_ns, [cancellation = cancellation_.get()] {
-            return static_cast<bool>(cancellation->error());
+            return is_interrupted() || cancellation->error();
           }};
 }
 
@@ -139,6 +140,7 @@ Expected<Bootstrap> Bootstrap::join(const UniqueId& id, int rank, int ranks, Sta
   while (true) {
     bool refused = false;
     const Error error = bootstrap.call(id, rank, ranks, refused);
+    static_cast<void>(is_interrupted());
     if (Error cancelled = bootstrap.cancelled()) return cancelled;
     if (!error) {
       bootstrap.deadline_ns_ = deadline_after(times.join_s);  // the root's starts with its first

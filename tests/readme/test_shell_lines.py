@@ -26,6 +26,7 @@ LEFT_OUT = {
     "PITH_NCCL_FALLBACK": "needs NVIDIA's library",
     "PITH_TRACE=": "is about a program of the reader's",
     "pithCommShrink": "is C",
+    "mpirun -n 2 python prog.py": "tests/python runs that program, from the package",
     "mpirun --enable-recovery": "takes a program of the reader's",
     "mpiexec -disable-auto-cleanup": "takes a program of the reader's",
 }

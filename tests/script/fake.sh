@@ -26,6 +26,7 @@ case $name in
     for word in $all; do printf '%s\n' "${word#-D}"; done |
       sed -n 's/^\([A-Z_]*\)=/\1:STRING=/p' >"$2/CMakeCache.txt"
     ;;
+  python3) [ "$1 $2" != "-m venv" ] || { mkdir -p "$3/bin" && cp "$0" "$3/bin/python"; } ;;
   sudo) exec "$@" ;;
   setarch) shift && exec "$@" ;;
 esac

@@ -10,8 +10,8 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FAKE = pathlib.Path(__file__).resolve().parent / "fake.sh"
-SYSTEM = ("bash", "cat", "dirname", "env", "find", "grep", "mkdir", "mv", "nproc", "rm", "sed",
-          "sort", "true", "xargs")
+SYSTEM = ("bash", "cat", "cp", "dirname", "env", "find", "grep", "mkdir", "mv", "nproc", "rm",
+          "sed", "sort", "true", "xargs")
 FAKES = ("apt-get", "c++", "ccache", "clang++-16", "clang-16", "cmake", "ctest", "dpkg-query",
          "ninja", "python3", "setarch", "sudo")
 
@@ -65,6 +65,19 @@ class Script(unittest.TestCase):
         self.assertIn("\nctest.build ", self.log)
         self.assertIn("address", self.output.splitlines()[-1])
 
+    def test_wheel(self):
+        (self.here / "lacks-python3-venv").touch()
+        self.assertEqual(self.pith("wheel"), 0, self.output)
+        self.assertRegex(self.log, r"(?m)^apt-get install .*\bpython3-venv$")
+        self.assertRegex(self.log, r"(?m)^cmake.build --build .* --target pith$")
+        self.assertRegex(self.log, r"(?m)^python -m pip wheel .*tools/python$")
+        self.assertRegex(self.log, r"(?m)^python .*name_wheel.py .*build/wheels$")
+        self.assertEqual(self.pith("wheel"), 0, self.output)
+        self.assertNotIn("-m venv", self.log)
+        (self.here / "fails-python3").touch()
+        self.assertEqual(self.pith("wheel"), 1)
+        self.assertIn("expected Python 3.11", self.output)
+
     def test_clean(self):
         for name in ("build", "build-asan", "build-mine", "src"):
             (self.here / name).mkdir()
@@ -76,7 +89,8 @@ class Script(unittest.TestCase):
         self.assertEqual(self.pith("help"), 0, self.output)
         for command in re.findall(r"^    (\w+)\) run_", (ROOT / "pith").read_text("utf-8"), re.M):
             self.assertRegex(self.output, rf"(?m)^  {command} ")
-        for arguments in (("tset",), ("test", "--fast"), ("build", "quickly")):
+        for arguments in (("tset",), ("test", "--fast"), ("build", "quickly"),
+                          ("wheel", "python3", "python4")):
             self.assertEqual(self.pith(*arguments), 1)
             self.assertEqual(self.log, "")
             self.assertIn(f"'{arguments[-1]}'", self.output)

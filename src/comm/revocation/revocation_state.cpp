@@ -9,6 +9,7 @@
 #include "core/clock.hpp"
 #include "core/float_mode.hpp"
 #include "core/log.hpp"
+#include "core/pause.hpp"
 #include "startup/start_error.hpp"
 
 namespace pith {
@@ -34,7 +35,11 @@ RevocationState::RevocationState(Links& links, const CallsUnderWay& calls,
   links.on_failure(this, [](void* self, const Error& error) {
     static_cast<RevocationState*>(self)->revoke_for_loss(error);
   });
-  links.engine().on_no_memory = [this] { revoke(out_of_memory()); };
+  links.engine().on_no_memory = [this] {
+    if (!Interrupt::of_this_thread().ending) return revoke(out_of_memory());
+    revoke({Code::remote, fmt::format("rank {} was interrupted while it waited", who_.rank),
+            who_.rank});
+  };
   heard_work_.context = this;
   heard_work_.run = [](Work& work) {
     auto* self = static_cast<RevocationState*>(work.context);

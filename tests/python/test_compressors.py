@@ -1,0 +1,104 @@
+"""Compressors: sums, statistics, and their state."""
+
+
+def test_sums_and_state(run):
+    run(2, """
+gradient = np.array([8, 1, 0, 0] if rank == 0 else [0, 1, 0, -9], "float32")
+spec = "topk:density=0.25,bypass=never"
+k = pith.Compressor(spec)
+assert k.spec == spec and repr(k) == f"pith.Compressor('{spec}')"
+assert (comm.all_reduce(gradient, compressor=k) == [8, 0, 0, -9]).all()
+assert k.residual().tolist() == [0, 1, 0, 0]
+stats = k.stats
+assert isinstance(stats, pith.CompressorStats)
+assert (stats.calls, stats.count, stats.selected_local, stats.bypassed) == (1, 4, 1, False)
+state = k.save()
+assert isinstance(state, bytes)
+out = np.empty(4, "float32")
+assert comm.all_reduce(None, out=out, compressor=k) is out
+assert out.tolist() == [0, 2, 0, 0]
+# A new one goes on from the state; scaling doubles what it keeps.
+again = pith.Compressor(spec)
+again.load(state)
+again.scale(2)
+assert comm.all_reduce(None, out=out, compressor=again).tolist() == [0, 4, 0, 0]
+again.load(memoryview(state))
+again.reset()
+assert again.stats.calls == 0
+for bad in (b"", b"damaged", state[:-1], state[:20] + b"x" + state[21:]):
+    try:
+        again.load(bad)
+        raise SystemExit("not refused")
+    except pith.InvalidArgument:
+        pass
+try:
+    pith.Compressor(spec).residual()
+    raise SystemExit("not refused")
+except pith.InvalidUsage:
+    pass
+# As pairs.
+indices, values = comm.all_reduce_sparse(gradient, again, "avg")
+assert indices.tolist() == [0, 3] and values.tolist() == [4, -4.5]
+again.reset()
+try:
+    comm.all_reduce_sparse(gradient, again, capacity=1)
+    raise SystemExit("not refused")
+except pith.InvalidArgument as error:
+    assert "capacity" in str(error), error
+# In the background and in groups, one compressor a tensor; bf16 values by their bits.
+many = [pith.Compressor(spec) for _ in range(5)]
+with pith.group():
+    outs = [comm.all_reduce(gradient, compressor=one) for one in many]
+assert all(out.tolist() == [8, 0, 0, -9] for out in outs)
+work = comm.all_reduce(gradient, compressor=many[0], async_op=True)
+del many
+assert work.wait().tolist()[0] == 8
+bits = np.full(8, 0x3F80, "uint16")
+half = pith.Compressor("bf16:bypass=never")
+assert (comm.all_reduce(bits, compressor=half, dtype="bfloat16") == 0x4000).all()
+""")
+
+
+def test_accumulator(run):
+    run(2, """
+import gc
+k = pith.Compressor("topk:density=0.25,bypass=never")
+total = k.accumulator(4)
+assert total.dtype == "float32" and total.tolist() == [0, 0, 0, 0]
+out = np.empty(4, "float32")
+for step in range(2):
+    total += [1, 2 + rank, 0, 0]
+    comm.all_reduce(total, out=out, compressor=k)
+assert out.tolist() == [2, 3, 0, 0]  # of rank 0 and of rank 1
+assert k.residual().tolist() == ([0, 2, 0, 0] if rank == 0 else [2, 0, 0, 0])
+try:
+    k.reset()
+    raise SystemExit("not refused")
+except pith.InvalidUsage as error:
+    assert "accumulator" in str(error)
+del k
+gc.collect()
+total += 1  # the array keeps the compressor
+""")
+
+
+def test_damaged_specs_and_uses(run):
+    run(2, """
+k = pith.Compressor("topk")
+for call in (lambda: comm.all_reduce(np.ones(4), compressor=k), lambda: k.scale(0),
+             lambda: comm.all_reduce(np.ones(4, "f4"), "max", compressor=k),
+             lambda: k.scale(float("nan")), lambda: pith.Compressor(""),
+             lambda: pith.Compressor("topk:density=2"), lambda: pith.Compressor("topk:colour=1")):
+    try:
+        call()
+        raise SystemExit("not refused")
+    except pith.InvalidArgument:
+        pass
+comm.all_reduce(np.ones(4, "f4"), compressor=k)
+try:
+    comm.split(0).all_reduce(np.ones(4, "f4"), compressor=k)
+    raise SystemExit("not refused")
+except pith.InvalidUsage:
+    pass
+comm.barrier()
+""")

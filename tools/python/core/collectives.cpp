@@ -1,0 +1,323 @@
+#include "collectives.hpp"
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "compressor.hpp"
+#include "group.hpp"
+#include "operation.hpp"
+#include "request.hpp"
+#include "result_array.hpp"
+#include "stream.hpp"
+#include "waiting.hpp"
+
+namespace pith::python {
+
+namespace {
+
+using Self = nb::pointer_and_handle<Communicator>;
+
+// What all calls have in common.
+struct Options {
+  bool async_op;
+  nb::handle dtype;
+  std::uintptr_t stream;
+
+  pithStream_t handle() const { return reinterpret_cast<pithStream_t>(stream); }
+};
+
+std::size_t elements(const ArrayArgument& array) { return array.items() * array.type().per_item; }
+
+ArrayArgument input(const char* argument, nb::handle array, const Options& options,
+                    Access access = Access::read) {
+  return {argument, array, access, options.dtype, options.stream};
+}
+
+ResultArray output(nb::handle x, const ArrayArgument& send, nb::handle out,
+                   std::span<const std::int64_t> shape, const Options& options) {
+  return result_array(x, send, out, shape, options.dtype, options.stream);
+}
+
+void check_root(const char* argument, int root, const Communicator& comm) {
+  if (root >= 0 && root < comm.size()) return;
+  refuse(std::string(argument) + " is " + std::to_string(root) + ", expected 0 to " +
+         std::to_string(comm.size() - 1));
+}
+
+// Begins the call by `start`, and ends it as the caller wishes: now, with the group, or in the
+// background. `start` touches no Python object.
+template <class Start>
+nb::object perform(Self self, const Options& options, nb::object result, Held&& held,
+                   const Start& start) {
+  if (group_is_open()) {
+    if (options.async_op) {
+      raise(pithInvalidUsage,
+            "async_op is set in a group, expected a group with async_op=True instead");
+    }
+    self.p->check(outcome_of(start()));
+    held.communicator = nb::borrow(self.h);
+    hold_in_group(std::move(held));
+    return result;
+  }
+  const Driving driving(*self.p);
+  if (!options.async_op) {
+    self.p->check(without_gil(start));
+    return result;
+  }
+  held.communicator = nb::borrow(self.h);
+  std::vector<Held> all;
+  all.push_back(std::move(held));
+  return begin_flight(std::move(all), std::move(result), [&start](pithRequest_t* request) {
+    // A call that is refused is the error of the group's end.
+    if (const pithResult_t failed = pithGroupStart()) return failed;
+    start();
+    return pithGroupEndAsync(request);
+  });
+}
+
+nb::object all_reduce_compressed(Self self, nb::handle x, nb::handle op, nb::handle out,
+                                 nb::handle compressor, const Options& options) {
+  Compressor* with = nullptr;
+  if (!nb::try_cast(compressor, with) || !with) refuse("compressor is no pith.Compressor");
+  const pithComm_t comm = self.p->handle();
+  ArrayArgument send;
+  ResultArray recv;
+  if (!x.is_none()) {
+    send = input("x", x, options);
+    recv = output(x, send, out, send.shape(), options);
+    check_overlap(send, recv.array, 0);
+  } else {
+    if (out.is_none()) refuse("out is None, expected an array, since x is None");
+    recv = {nb::borrow(out), input("out", out, options, Access::write)};
+  }
+  const Operation operation(op, recv.array.type(), comm);
+  const void* const from = send.data();
+  void* const to = recv.array.data();
+  const std::size_t count = elements(recv.array);
+  const pithDataType_t type = recv.array.type().type;
+  return perform(self, options, std::move(recv.object),
+                 {{}, nb::borrow(compressor), std::move(send), std::move(recv.array)}, [&] {
+                   return pithAllReduceCompressed(from, to, count, type, operation, with->handle(),
+                                                  comm, options.handle());
+                 });
+}
+
+nb::object all_reduce(Self self, nb::handle x, nb::handle op, nb::handle out, nb::handle compressor,
+                      bool async_op, nb::handle dtype, nb::handle stream) {
+  const Options options{async_op, dtype, stream_of(stream)};
+  if (!compressor.is_none()) {
+    return all_reduce_compressed(self, x, op, out, compressor, options);
+  }
+  const pithComm_t comm = self.p->handle();
+  ArrayArgument send = input("x", x, options);
+  const Operation operation(op, send.type(), comm);
+  ResultArray recv = output(x, send, out, send.shape(), options);
+  check_overlap(send, recv.array, 0);
+  const void* const from = send.data();
+  void* const to = recv.array.data();
+  const std::size_t count = elements(send);
+  const pithDataType_t type = send.type().type;
+  return perform(
+      self, options, std::move(recv.object), {{}, {}, std::move(send), std::move(recv.array)},
+      [&] { return pithAllReduce(from, to, count, type, operation, comm, options.handle()); });
+}
+
+nb::object reduce(Self self, nb::handle x, int root, nb::handle op, nb::handle out, bool async_op,
+                  nb::handle dtype, nb::handle stream) {
+  const Options options{async_op, dtype, stream_of(stream)};
+  const pithComm_t comm = self.p->handle();
+  check_root("root", root, *self.p);
+  ArrayArgument send = input("x", x, options);
+  const Operation operation(op, send.type(), comm);
+  ResultArray recv{nb::none(), {}};
+  if (root == self.p->rank()) {
+    recv = output(x, send, out, send.shape(), options);
+    check_overlap(send, recv.array, 0);
+  }
+  const void* const from = send.data();
+  void* const to = recv.array.data();
+  const std::size_t count = elements(send);
+  const pithDataType_t type = send.type().type;
+  return perform(
+      self, options, std::move(recv.object), {{}, {}, std::move(send), std::move(recv.array)},
+      [&] { return pithReduce(from, to, count, type, operation, root, comm, options.handle()); });
+}
+
+// Without `out`, x is the array of the result, on the root too.
+nb::object broadcast(Self self, nb::handle x, int root, nb::handle out, bool async_op,
+                     nb::handle dtype, nb::handle stream) {
+  const Options options{async_op, dtype, stream_of(stream)};
+  const pithComm_t comm = self.p->handle();
+  check_root("root", root, *self.p);
+  const bool is_root = root == self.p->rank();
+  const bool in_place = out.is_none();
+  ArrayArgument send = input("x", x, options, in_place && !is_root ? Access::write : Access::read);
+  ResultArray recv{nb::borrow(x), {}};
+  if (!in_place) {
+    recv = output(x, send, out, send.shape(), options);
+    check_overlap(send, recv.array, 0);
+  }
+  void* const from = send.data();
+  void* const to = in_place ? from : recv.array.data();
+  const std::size_t count = elements(send);
+  const pithDataType_t type = send.type().type;
+  return perform(
+      self, options, std::move(recv.object), {{}, {}, std::move(send), std::move(recv.array)},
+      [&] { return pithBroadcast(from, to, count, type, root, comm, options.handle()); });
+}
+
+nb::object all_gather(Self self, nb::handle x, nb::handle out, bool async_op, nb::handle dtype,
+                      nb::handle stream) {
+  const Options options{async_op, dtype, stream_of(stream)};
+  const pithComm_t comm = self.p->handle();
+  ArrayArgument send = input("x", x, options);
+  ResultArray recv = output(x, send, out, stacked(send.shape(), self.p->size()), options);
+  check_overlap(send, recv.array, static_cast<std::size_t>(self.p->rank()) * send.bytes());
+  const void* const from = send.data();
+  void* const to = recv.array.data();
+  const std::size_t count = elements(send);
+  const pithDataType_t type = send.type().type;
+  return perform(self, options, std::move(recv.object),
+                 {{}, {}, std::move(send), std::move(recv.array)},
+                 [&] { return pithAllGather(from, to, count, type, comm, options.handle()); });
+}
+
+nb::object gather(Self self, nb::handle x, int root, nb::handle out, bool async_op,
+                  nb::handle dtype, nb::handle stream) {
+  const Options options{async_op, dtype, stream_of(stream)};
+  const pithComm_t comm = self.p->handle();
+  check_root("root", root, *self.p);
+  ArrayArgument send = input("x", x, options);
+  ResultArray recv{nb::none(), {}};
+  if (root == self.p->rank()) {
+    recv = output(x, send, out, stacked(send.shape(), self.p->size()), options);
+    check_overlap(send, recv.array, static_cast<std::size_t>(root) * send.bytes());
+  }
+  const void* const from = send.data();
+  void* const to = recv.array.data();
+  const std::size_t count = elements(send);
+  const pithDataType_t type = send.type().type;
+  return perform(self, options, std::move(recv.object),
+                 {{}, {}, std::move(send), std::move(recv.array)},
+                 [&] { return pithGather(from, to, count, type, root, comm, options.handle()); });
+}
+
+nb::object reduce_scatter(Self self, nb::handle x, nb::handle op, nb::handle out, bool async_op,
+                          nb::handle dtype, nb::handle stream) {
+  const Options options{async_op, dtype, stream_of(stream)};
+  const pithComm_t comm = self.p->handle();
+  ArrayArgument send = input("x", x, options);
+  const Operation operation(op, send.type(), comm);
+  ResultArray recv = output(x, send, out, cut("x", send.shape(), self.p->size()), options);
+  check_overlap(recv.array, send, static_cast<std::size_t>(self.p->rank()) * recv.array.bytes());
+  const void* const from = send.data();
+  void* const to = recv.array.data();
+  const std::size_t count = elements(recv.array);
+  const pithDataType_t type = send.type().type;
+  return perform(
+      self, options, std::move(recv.object), {{}, {}, std::move(send), std::move(recv.array)},
+      [&] { return pithReduceScatter(from, to, count, type, operation, comm, options.handle()); });
+}
+
+// The root's x is cut; the others pass the array of their part as `out`.
+nb::object scatter(Self self, nb::handle x, int root, nb::handle out, bool async_op,
+                   nb::handle dtype, nb::handle stream) {
+  const Options options{async_op, dtype, stream_of(stream)};
+  const pithComm_t comm = self.p->handle();
+  check_root("root", root, *self.p);
+  ArrayArgument send;
+  ResultArray recv;
+  if (root == self.p->rank()) {
+    send = input("x", x, options);
+    recv = output(x, send, out, cut("x", send.shape(), self.p->size()), options);
+    check_overlap(recv.array, send, static_cast<std::size_t>(root) * recv.array.bytes());
+  } else {
+    if (out.is_none()) refuse("out is None, expected an array on every rank but the root");
+    recv = {nb::borrow(out), input("out", out, options, Access::write)};
+  }
+  const void* const from = send.data();
+  void* const to = recv.array.data();
+  const std::size_t count = elements(recv.array);
+  const pithDataType_t type = recv.array.type().type;
+  return perform(self, options, std::move(recv.object),
+                 {{}, {}, std::move(send), std::move(recv.array)},
+                 [&] { return pithScatter(from, to, count, type, root, comm, options.handle()); });
+}
+
+nb::object all_to_all(Self self, nb::handle x, nb::handle out, bool async_op, nb::handle dtype,
+                      nb::handle stream) {
+  const Options options{async_op, dtype, stream_of(stream)};
+  const pithComm_t comm = self.p->handle();
+  ArrayArgument send = input("x", x, options);
+  cut("x", send.shape(), self.p->size());
+  ResultArray recv = output(x, send, out, send.shape(), options);
+  if (self.p->size() > 1) check_overlap(send, recv.array, send.bytes());
+  const void* const from = send.data();
+  void* const to = recv.array.data();
+  const std::size_t count = elements(send) / static_cast<std::size_t>(self.p->size());
+  const pithDataType_t type = send.type().type;
+  return perform(self, options, std::move(recv.object),
+                 {{}, {}, std::move(send), std::move(recv.array)},
+                 [&] { return pithAlltoAll(from, to, count, type, comm, options.handle()); });
+}
+
+nb::object send_to(Self self, nb::handle x, int peer, bool async_op, nb::handle dtype,
+                   nb::handle stream) {
+  const Options options{async_op, dtype, stream_of(stream)};
+  const pithComm_t comm = self.p->handle();
+  check_root("peer", peer, *self.p);
+  ArrayArgument send = input("x", x, options);
+  const void* const from = send.data();
+  const std::size_t count = elements(send);
+  const pithDataType_t type = send.type().type;
+  return perform(self, options, nb::none(), {{}, {}, std::move(send), {}},
+                 [&] { return pithSend(from, count, type, peer, comm, options.handle()); });
+}
+
+nb::object recv_from(Self self, nb::handle out, int peer, bool async_op, nb::handle dtype,
+                     nb::handle stream) {
+  const Options options{async_op, dtype, stream_of(stream)};
+  const pithComm_t comm = self.p->handle();
+  check_root("peer", peer, *self.p);
+  ArrayArgument recv = input("out", out, options, Access::write);
+  void* const to = recv.data();
+  const std::size_t count = elements(recv);
+  const pithDataType_t type = recv.type().type;
+  return perform(self, options, nb::borrow(out), {{}, {}, {}, std::move(recv)},
+                 [&] { return pithRecv(to, count, type, peer, comm, options.handle()); });
+}
+
+nb::object barrier(Self self, bool async_op) {
+  const pithComm_t comm = self.p->handle();
+  return perform(self, {async_op, nb::none(), 0}, nb::none(), {},
+                 [&] { return pithBarrier(comm, nullptr); });
+}
+
+}  // namespace
+
+void add_collectives(CommunicatorType& type) {
+  const auto x = nb::arg("x");
+  const auto op = nb::arg("op") = "sum";
+  const auto out = nb::arg("out").none() = nb::none();
+  const auto root = nb::arg("root") = 0;
+  const auto async_op = nb::arg("async_op") = false;
+  const auto dtype = nb::arg("dtype").none() = nb::none();
+  const auto stream = nb::arg("stream").none() = nb::none();
+  const auto compressor = nb::arg("compressor").none() = nb::none();
+  const nb::kw_only more;
+  type.def("all_reduce", &all_reduce, nb::arg("x").none(), op, out, more, compressor, async_op,
+           dtype, stream)
+      .def("reduce", &reduce, x, root, op, out, more, async_op, dtype, stream)
+      .def("broadcast", &broadcast, x, root, out, more, async_op, dtype, stream)
+      .def("all_gather", &all_gather, x, out, more, async_op, dtype, stream)
+      .def("gather", &gather, x, root, out, more, async_op, dtype, stream)
+      .def("reduce_scatter", &reduce_scatter, x, op, out, more, async_op, dtype, stream)
+      .def("scatter", &scatter, nb::arg("x").none(), root, out, more, async_op, dtype, stream)
+      .def("all_to_all", &all_to_all, x, out, more, async_op, dtype, stream)
+      .def("send", &send_to, x, nb::arg("peer"), more, async_op, dtype, stream)
+      .def("recv", &recv_from, nb::arg("out"), nb::arg("peer"), more, async_op, dtype, stream)
+      .def("barrier", &barrier, more, async_op);
+}
+
+}  // namespace pith::python
