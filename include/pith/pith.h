@@ -125,11 +125,14 @@ typedef struct {
   int blocking;         /* 1 (default): calls return when they are done; 0: at once */
   const char* commName; /* the communicator's name in the log at PITH_LOG=debug; copied.
                            NULL: the name of its parent, if any */
+  int timeout;          /* seconds that a call may stand still, in place of PITH_TIMEOUT; 0: for
+                           ever. The same on all ranks. Of a communicator made from an id; its
+                           children have it, too, whatever their config says */
 } pithConfig_t;
 #define PITH_CONFIG_INITIALIZER                                                        \
   {                                                                                    \
     sizeof(pithConfig_t), PITH_CONFIG_MAGIC, PITH_VERSION_CODE, PITH_CONFIG_UNDEF_INT, \
-        PITH_CONFIG_UNDEF_PTR                                                          \
+        PITH_CONFIG_UNDEF_PTR, PITH_CONFIG_UNDEF_INT                                   \
   }
 
 #define PITH_SPLIT_NOCOLOR (-1)

@@ -31,7 +31,7 @@ Error split(pithComm_t comm, int color, int key, pithComm_t* newcomm, const pith
                         function, color)};
   }
   const Expected<CommunicatorOptions> options =
-      read_config(function, config, {comm->blocking, comm->name});
+      read_config(function, config, {comm->blocking, comm->name, {}});
   if (!options) return options.error();
   return create_child(comm, newcomm, *options,
                       [communicator = comm->communicator, make, color, key,
@@ -82,7 +82,7 @@ Error shrink(pithComm_t comm, const int* exclude, int n, pithComm_t* newcomm,
     excluded.push_back(rank);
   }
   const Expected<CommunicatorOptions> options =
-      read_config(function, config, {comm->blocking, comm->name});
+      read_config(function, config, {comm->blocking, comm->name, {}});
   if (!options) return options.error();
   if (aborts) end_running(*comm);
   return create_child(comm, newcomm, *options,

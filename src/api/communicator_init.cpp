@@ -59,7 +59,8 @@ Error join(const char* function, pithComm_t* comm, const UniqueId& id, int rank,
            const CommunicatorOptions& options) {
   const auto making = std::make_shared<Cancellation>(rank);
   // Read here: while another thread reads it, the program might change its environment.
-  const Expected<Settings> settings = settings_from_environment();
+  Expected<Settings> settings = settings_from_environment();
+  if (settings && options.timeout_s) settings->timeout = *options.timeout_s;
   const auto make = [id, rank, nranks, making,
                      settings]() -> Expected<std::unique_ptr<Communicator>> {
     if (!settings) return settings.error();

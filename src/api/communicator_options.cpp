@@ -25,6 +25,12 @@ Expected<CommunicatorOptions> read_config(const char* function, const pithConfig
     }
     options.blocking = config.blocking != 0;
   }
+  if (config.timeout != PITH_CONFIG_UNDEF_INT) {
+    if (config.timeout < 0) {
+      return refuse(fmt::format("timeout is {}, expected at least 0", config.timeout));
+    }
+    options.timeout_s = config.timeout;
+  }
   if (config.commName) options.name = config.commName;
   return options;
 }

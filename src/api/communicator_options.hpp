@@ -1,6 +1,7 @@
 // A pithConfig_t as far as its caller knew it.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "core/error.hpp"
@@ -11,6 +12,7 @@ namespace pith::api {
 struct CommunicatorOptions {
   bool blocking = true;
   std::string name;
+  std::optional<int> timeout_s;  // in place of the setting
 };
 
 // `options`: what holds where `given` is null or leaves something open.

@@ -137,6 +137,10 @@ void bad_lives(Rank& self) {
   config = PITH_CONFIG_INITIALIZER;
   config.blocking = 7;
   fails(pithCommInitRankConfig(&made, 2, id, self.rank, &config), bad, {"blocking is 7"});
+  pithConfig_t late = PITH_CONFIG_INITIALIZER;
+  late.timeout = -1;
+  fails(pithCommInitRankConfig(&made, 2, id, self.rank, &late), bad,
+        {"timeout is -1", "expected at least 0"});
   fails(pithCommSplit(comm, 0, 0, nullptr, nullptr), bad, {"newcomm is NULL"});
   fails(pithCommSplit(comm, -2, 0, &made, nullptr), bad, {"color is -2", "PITH_SPLIT_NOCOLOR"});
   fails(pithCommSplit(nullptr, 0, 0, &made, nullptr), bad, {"comm is NULL"});

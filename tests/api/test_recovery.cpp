@@ -370,6 +370,30 @@ TEST_CASE("a split that one rank does not join", "[recovery]") {
   }
 }
 
+TEST_CASE("the timeout of a communicator's own config, and of its child", "[recovery]") {
+  for (Setup setup : processes()) {
+    setup.environment = {{"PITH_TIMEOUT", "100"}};
+    INFO(name_of(setup));
+    CHECK(run_in_time(2, setup, [](Rank& self) {
+            pithConfig_t config = PITH_CONFIG_INITIALIZER;
+            config.timeout = static_cast<int>(timeout_s);
+            pithComm_t made = nullptr;
+            ok(pithCommInitRankConfig(&made, self.size, self.id(), self.rank, &config));
+            const Comm comm(made);
+            ok(pithCommSplit(comm, 0, 0, &made, nullptr));
+            const Comm child(made);
+            self.meet();
+            const double start = now_s();
+            if (self.rank == 0) {
+              std::int64_t sum = 0;
+              fails(reduce_one(child, 1, sum), pithRemoteError, {"rank 1"});
+              self.in_time(now_s() - start, timeout_s + limit_s, "to give it up");
+            }
+            self.meet();
+          }) == "");
+  }
+}
+
 TEST_CASE("what still works after a revocation", "[recovery]") {
   for (const Setup& setup : every_link()) {
     INFO(name_of(setup));
