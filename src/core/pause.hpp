@@ -15,25 +15,25 @@
 
 namespace pith {
 
-// Of pithSetInterrupt. Each thread has its own.
+// Of pithSetInterrupt. Each thread has its own, which nothing has to destroy.
 struct Interrupt {
   static constexpr std::uint64_t pause_ns = 50'000'000;
 
   int (*check)(void* context) = nullptr;  // may take long, and use any function of pith.h
   void* context = nullptr;
   std::uint64_t asked_ns = 0;
-  std::function<void()> cancel = {};  // ends what the thread makes; may be empty
-  bool ending = false;                // while end_calls() runs
+  const std::function<void()>* cancel = nullptr;  // ends what the thread makes, if anything
+  bool ending = false;                            // while end_calls() runs
 
   static Interrupt& of_this_thread() {
-    static thread_local Interrupt one;
+    static constinit thread_local Interrupt one;
     return one;
   }
   bool is_due() const { return check && monotonic_ns() - asked_ns >= pause_ns; }
   bool ask() {
     asked_ns = monotonic_ns();
     if (check(context) == 0) return false;
-    if (cancel) cancel();
+    if (cancel) (*cancel)();
     return true;
   }
   // `end`: the on_no_memory of an engine, which ends its calls for either reason.
@@ -54,13 +54,15 @@ inline bool is_interrupted() {
 class Cancellable {
  public:
   explicit Cancellable(std::function<void()> cancel)
-      : outer_(std::exchange(Interrupt::of_this_thread().cancel, std::move(cancel))) {}
-  ~Cancellable() { Interrupt::of_this_thread().cancel = std::move(outer_); }
+      : cancel_(std::move(cancel)),
+        outer_(std::exchange(Interrupt::of_this_thread().cancel, &cancel_)) {}
+  ~Cancellable() { Interrupt::of_this_thread().cancel = outer_; }
   Cancellable(const Cancellable&) = delete;
   Cancellable& operator=(const Cancellable&) = delete;
 
  private:
-  std::function<void()> outer_;
+  const std::function<void()> cancel_;
+  const std::function<void()>* const outer_;
 };
 
 // `idle_turns`: polls without success so far.

@@ -1,0 +1,232 @@
+"""The process-group backend."""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import pith.torch
+from ranks import RankFailed, run_ranks
+from random_programs import run_program
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5])
+def test_random_programs(size: int) -> None:
+    run_ranks(run_program, size, [11, 12], 40, timeout=120)
+
+
+def test_backend_names() -> None:
+    def body(rank: int, size: int) -> None:
+        assert dist.get_backend() == "pith"
+        assert dist.group.WORLD._get_backend(torch.device("cpu")).name() == "pith"
+
+    run_ranks(body, 2)
+
+
+def test_backend_by_device() -> None:
+    def body(rank: int, size: int) -> None:
+        tensor = torch.ones(3) * (rank + 1)
+        dist.all_reduce(tensor)
+        assert tensor.tolist() == [3, 3, 3]
+
+    run_ranks(body, 2, backend="cpu:pith,cuda:pith")
+
+
+def test_futures() -> None:
+    def body(rank: int, size: int) -> None:
+        tensor = torch.ones(5) * rank
+        work = dist.all_reduce(tensor, async_op=True)
+        doubled = work.get_future().then(lambda future: future.value()[0] * 2)
+        assert doubled.wait().tolist() == [12] * 5
+        assert work.is_completed()
+        assert work.wait()
+
+    run_ranks(body, 4)
+
+
+def test_works_that_are_dropped() -> None:
+    def body(rank: int, size: int) -> None:
+        for _ in range(50):
+            dist.all_reduce(torch.ones(1000), async_op=True)
+            dist.isend(torch.ones(100000), 1 - rank)
+        for _ in range(50):
+            dist.recv(torch.ones(100000), 1 - rank)
+        dist.barrier()
+
+    run_ranks(body, 2)
+
+
+def test_receive_before_blocking_send() -> None:
+    """A posted receive is served while its rank is in another call."""
+
+    def body(rank: int, size: int) -> None:
+        got = torch.zeros(1 << 20)
+        receive = dist.irecv(got, 1 - rank)
+        dist.send(torch.ones(1 << 20) * rank, 1 - rank)
+        receive.wait()
+        assert got[7] == 1 - rank
+        if rank == 0:
+            receive = dist.irecv(got, 1)
+        else:
+            dist.send(torch.ones(1 << 20) * 5, 0)
+        dist.barrier()
+        if rank == 0:
+            receive.wait()
+            assert got[9] == 5
+
+    run_ranks(body, 2)
+
+
+def test_new_groups_and_threads() -> None:
+    """Several groups, each driven by a thread of its own."""
+
+    def body(rank: int, size: int) -> None:
+        groups = [dist.new_group(list(range(size))) for _ in range(3)]
+        halves = [dist.new_group([0, 1]), dist.new_group([2, 3])]
+        errors: list[str] = []
+
+        def work(number: int, group: Any) -> None:
+            for i in range(30):
+                tensor = torch.full((100,), float(rank + i + number))
+                dist.all_reduce(tensor, group=group)
+                expected = float(sum(r + i + number for r in range(size)))
+                if tensor[0] != expected:
+                    errors.append(f"{tensor[0]} is not {expected}")
+
+        threads = [threading.Thread(target=work, args=pair) for pair in enumerate(groups)]
+        for thread in threads:
+            thread.start()
+        tensor = torch.ones(1) * rank
+        dist.all_reduce(tensor, group=halves[rank // 2])
+        assert tensor[0] == (1 if rank < 2 else 5)
+        for thread in threads:
+            thread.join()
+        assert not errors, errors[0]
+
+    run_ranks(body, 4)
+
+
+def test_split_group() -> None:
+    def body(rank: int, size: int) -> None:
+        mine = [0, 2] if rank % 2 == 0 else [1, 3]
+        group = dist.group.WORLD.split_group(mine, group_name=f"half{rank % 2}")
+        tensor = torch.ones(4) * rank
+        group.allreduce([tensor]).wait()
+        assert tensor[0] == sum(mine)
+
+    run_ranks(body, 4)
+
+
+def test_premultiplied_sum() -> None:
+    def body(rank: int, size: int) -> None:
+        for dtype in (torch.float32, torch.float64, torch.bfloat16):
+            tensor = torch.ones(10, dtype=dtype) * (rank + 1)
+            dist.all_reduce(tensor, op=dist._make_nccl_premul_sum(0.5))
+            assert tensor.tolist() == [1.5] * 10
+
+    run_ranks(body, 2)
+
+
+def test_refusals() -> None:
+    def body(rank: int, size: int) -> None:
+        with pytest.raises(ValueError, match="BAND.*Float"):
+            dist.all_reduce(torch.ones(3), op=dist.ReduceOp.BAND)
+        with pytest.raises(ValueError, match="12 elements, expected 2 times 5"):
+            dist.all_gather_into_tensor(torch.ones(12), torch.ones(5))
+        with pytest.raises(ValueError, match="AVG.*Bool"):
+            dist.all_reduce(torch.ones(3).bool(), op=dist.ReduceOp.AVG)
+        dist.barrier()
+
+    run_ranks(body, 2)
+
+
+def test_wrong_size_of_message() -> None:
+    def body(rank: int, size: int) -> None:
+        if rank == 0:
+            dist.send(torch.ones(1000), 1)
+            dist.send(torch.ones(2000), 1)
+            return
+        with pytest.raises(RuntimeError, match="rank 0 sent 4000 bytes of Float.* has 40 bytes"):
+            dist.recv(torch.ones(10), 0)
+        got = torch.zeros(2000)
+        dist.recv(got, 0)
+        assert got.sum() == 2000
+
+    run_ranks(body, 2)
+
+
+def test_ranks_that_disagree() -> None:
+    def body(rank: int, size: int) -> None:
+        dist.all_reduce(torch.ones(3 + rank))
+
+    with pytest.raises(RankFailed, match="rank 0 .*rank 1"):
+        run_ranks(body, 2)
+
+
+def test_dead_rank_is_named() -> None:
+    def body(rank: int, size: int) -> float:
+        dist.barrier()
+        if rank == 1:
+            import os
+
+            os._exit(9)
+        begin = time.monotonic()
+        with pytest.raises(dist.DistBackendError, match="rank 1"):
+            for _ in range(1000):
+                dist.all_reduce(torch.ones(1000))
+        took = time.monotonic() - begin
+        import os
+
+        pipe_result = took
+        return pipe_result
+
+    results = run_ranks(body, 3, dying=(1,))
+    assert all(took < 2 for took in results if took is not None)
+
+
+def test_monitored_barrier() -> None:
+    def body(rank: int, size: int) -> None:
+        group = dist.group.WORLD
+        group.monitored_barrier(timedelta(seconds=20))
+        if rank == 2:
+            return
+        with pytest.raises(RuntimeError, match="2 failed to pass|timeout|Timeout|wait"):
+            group.monitored_barrier(timedelta(seconds=0.3))
+
+    run_ranks(body, 3)
+
+
+def test_wait_with_timeout() -> None:
+    def body(rank: int, size: int) -> None:
+        if rank == 0:
+            work = dist.all_reduce(torch.ones(3), async_op=True)
+            with pytest.raises(dist.DistBackendError, match="all_reduce.*200 ms"):
+                work.wait(timedelta(milliseconds=200))
+            dist.send(torch.ones(1), 1)
+            work.wait()
+        else:
+            dist.recv(torch.ones(1), 0)
+            dist.all_reduce(torch.ones(3))
+
+    run_ranks(body, 2)
+
+
+def test_registered_memory() -> None:
+    def body(rank: int, size: int) -> None:
+        tensor = pith.torch.empty(3, 5)
+        tensor.fill_(rank + 1)
+        dist.all_reduce(tensor)
+        assert tensor.shape == (3, 5) and tensor.sum() == 45
+        with pith.torch.registered_tensors():
+            model = torch.nn.Linear(100, 100)
+        dist.all_reduce(model.weight.data)
+        grown = torch.ones(10)
+        grown.resize_(20)
+
+    run_ranks(body, 2)

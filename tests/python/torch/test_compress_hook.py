@@ -1,0 +1,299 @@
+"""DDP with compressed gradients."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+import pith.torch
+from ranks import run_ranks
+
+SPEC = "topk:density=0.1,bypass=never"
+
+
+class Net(torch.nn.Module):
+    """Two branches; the second one is not used in every step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.Linear(20, 50)
+        self.second = torch.nn.Linear(50, 10)
+        self.other = torch.nn.Linear(50, 10)
+
+    def forward(self, x: torch.Tensor, other: bool = False) -> torch.Tensor:
+        hidden = torch.relu(self.first(x))
+        return self.other(hidden) if other else self.second(hidden)
+
+
+def make_model(seed: int = 1) -> Net:
+    torch.manual_seed(seed)
+    return Net()
+
+
+def batch(rank: int, step: int) -> torch.Tensor:
+    return torch.randn(8, 20, generator=torch.Generator().manual_seed(100 * rank + step))
+
+
+
+
+def gradients(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    return {
+        name: parameter.grad.clone()
+        for name, parameter in model.named_parameters()
+        if parameter.grad is not None
+    }
+
+
+def local_gradients(model: Net, x: torch.Tensor, other: bool = False) -> dict[str, torch.Tensor]:
+    alone = copy.deepcopy(model)
+    alone.zero_grad()
+    alone(x, other).pow(2).sum().backward()
+    found = gradients(alone)
+    for name, parameter in alone.named_parameters():
+        found.setdefault(name, torch.zeros_like(parameter))
+    return found
+
+
+def check_conservation(
+    rank: int,
+    size: int,
+    hook: Any,
+    model: Net,
+    ddp: DDP,
+    step: Callable[[int], bool],
+    steps: int,
+) -> None:
+    """What all ranks had as gradients is what was delivered plus what the residuals hold."""
+    names = [name for name, _ in model.named_parameters()]
+    given = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
+    delivered = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
+    for number in range(steps):
+        other = step(number)
+        ddp.zero_grad()
+        mine = local_gradients(model, batch(rank, number), other)
+        ddp(batch(rank, number), other).pow(2).sum().backward()
+        for name in names:
+            given[name] += mine[name]
+        for name, gradient in gradients(model).items():
+            delivered[name] += gradient
+    residuals = hook.state_dict(model)["residuals"]
+    for name in names:
+        total = given[name] - residuals.get(name, torch.zeros_like(given[name]))
+        dist.all_reduce(total)
+        torch.testing.assert_close(delivered[name], total / size, rtol=1e-4, atol=1e-4)
+    sparse = sum(int((gradient == 0).sum()) for gradient in gradients(model).values())
+    assert sparse > 100, "gradients are dense: nothing was compressed"
+
+
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"bucket_cap_mb": 0.002},
+        {"find_unused_parameters": True},
+        {"gradient_as_bucket_view": True},
+        {"gradient_as_bucket_view": True, "bucket_cap_mb": 0.002},
+        {"static_graph": True},
+    ],
+    ids=str,
+)
+def test_no_gradient_is_lost(size: int, options: dict[str, Any]) -> None:
+    def body(rank: int, size: int) -> None:
+        model = make_model()
+        if not options.get("find_unused_parameters"):
+            del model.other
+        ddp = DDP(model, **options)
+        hook = pith.torch.compress_hook(SPEC)
+        ddp.register_comm_hook(None, hook)
+        unused = bool(options.get("find_unused_parameters"))
+        # Every parameter is used by some rank in every step: DDP delivers no gradient of others.
+        other = lambda step: unused and (step + rank) % 2 == 1  # noqa: E731
+        check_conservation(rank, size, hook, model, ddp, other, 6)
+
+    run_ranks(body, size)
+
+
+def test_no_sync() -> None:
+    def body(rank: int, size: int) -> None:
+        model = make_model()
+        del model.other
+        ddp = DDP(model)
+        hook = pith.torch.compress_hook("topk:density=1,bypass=never")
+        ddp.register_comm_hook(None, hook)
+        for _ in range(3):
+            ddp.zero_grad()
+            with ddp.no_sync():
+                ddp(batch(rank, 0)).pow(2).sum().backward()
+            ddp(batch(rank, 1)).pow(2).sum().backward()
+            expected = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
+            for r in range(size):
+                for step in (0, 1):
+                    for name, one in local_gradients(model, batch(r, step)).items():
+                        expected[name] += one / size
+            for name, gradient in gradients(model).items():
+                torch.testing.assert_close(gradient, expected[name])
+
+    run_ranks(body, 2)
+
+
+def test_mean_is_that_of_ddp() -> None:
+    """With density 1 the hook gives what DDP gives without one."""
+
+    def body(rank: int, size: int) -> None:
+        plain, hooked = make_model(), make_model()
+        del plain.other, hooked.other
+        first, second = DDP(plain), DDP(hooked)
+        second.register_comm_hook(dist.group.WORLD, pith.torch.compress_hook("none"))
+        for step in range(3):
+            for model in (first, second):
+                model.zero_grad()
+                model(batch(rank, step)).pow(2).sum().backward()
+            for name, gradient in gradients(plain).items():
+                torch.testing.assert_close(gradient, gradients(hooked)[name])
+
+    run_ranks(body, 3)
+
+
+class Scaler:
+    def __init__(self) -> None:
+        self.scale = 1024.0
+
+    def get_scale(self) -> float:
+        return self.scale
+
+
+def test_residuals_follow_the_scale() -> None:
+    def body(rank: int, size: int) -> None:
+        model = make_model()
+        del model.other
+        ddp = DDP(model)
+        scaler = Scaler()
+        hook = pith.torch.compress_hook(SPEC, scaler)
+        ddp.register_comm_hook(None, hook)
+        for step in range(3):
+            ddp.zero_grad()
+            (ddp(batch(rank, step)).pow(2).sum() * scaler.scale).backward()
+        before = hook.state_dict(model)["residuals"]
+        scaler.scale = 256.0
+        ddp.zero_grad()
+        zero = ddp(batch(rank, 0)).sum() * 0
+        zero.backward()
+        total = {name: residual.clone() for name, residual in before.items()}
+        after = hook.state_dict(model)["residuals"]
+        for name, gradient in gradients(model).items():
+            left = total[name] / 4 - after[name]
+            dist.all_reduce(left)
+            torch.testing.assert_close(left / size, gradient)
+
+    run_ranks(body, 2)
+
+
+def test_grad_scaler() -> None:
+    """float16 with GradScaler: a step with an infinite gradient is left out on all ranks."""
+
+    def body(rank: int, size: int) -> None:
+        model = make_model()
+        del model.other
+        ddp = DDP(model)
+        scaler = torch.amp.GradScaler("cpu", init_scale=256.0)
+        hook = pith.torch.compress_hook(SPEC, scaler)
+        ddp.register_comm_hook(None, hook)
+        optimizer = torch.optim.SGD(ddp.parameters(), lr=1e-3)
+        for step in range(4):
+            optimizer.zero_grad()
+            loss = ddp(batch(rank, step)).pow(2).mean()
+            if step == 2 and rank == 1:
+                loss = loss * float("inf")
+            before = [parameter.clone() for parameter in model.parameters()]
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            same = all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+            assert same == (step == 2)
+        assert scaler.get_scale() == 128.0
+        assert all(torch.isfinite(r).all() for r in hook.state_dict(model)["residuals"].values())
+
+    run_ranks(body, 2)
+
+
+def train_some(rank: int, hook: Any, model: Net, steps: range) -> DDP:
+    ddp = DDP(model)
+    ddp.register_comm_hook(None, hook)
+    for step in steps:
+        ddp.zero_grad()
+        ddp(batch(rank, step)).pow(2).sum().backward()
+    return ddp
+
+
+def test_state_with_another_number_of_ranks() -> None:
+    def save(rank: int, size: int) -> Any:
+        model = make_model()
+        del model.other
+        hook = pith.torch.compress_hook(SPEC)
+        train_some(rank, hook, model, range(3))
+        return hook.state_dict(model)
+
+    states = run_ranks(save, 3)
+
+    def load(rank: int, size: int) -> None:
+        model = make_model()
+        del model.other
+        hook = pith.torch.compress_hook("topk:density=1,bypass=never")
+        hook.load_state_dict(states, model)
+        ddp = DDP(model)
+        ddp.register_comm_hook(None, hook)
+        (ddp(batch(rank, 0)).sum() * 0).backward()
+        for name, gradient in gradients(model).items():
+            expected = sum(state["residuals"][name] for state in states) / len(states)
+            torch.testing.assert_close(gradient, expected)
+
+    for size in (1, 2, 4):
+        run_ranks(load, size)
+
+
+def test_own_state() -> None:
+    def body(rank: int, size: int) -> None:
+        model = make_model()
+        del model.other
+        hook = pith.torch.compress_hook(SPEC)
+        train_some(rank, hook, model, range(3))
+        state = hook.state_dict(model)
+        again = pith.torch.compress_hook(SPEC)
+        again.load_state_dict(state, model)
+        copied = again.state_dict(model)["residuals"]
+        for name, residual in state["residuals"].items():
+            assert torch.equal(residual, copied[name])
+
+    run_ranks(body, 2)
+
+
+def test_auto_and_statistics() -> None:
+    def body(rank: int, size: int) -> None:
+        model = make_model()
+        del model.other
+        hook = pith.torch.compress_hook("auto")
+        train_some(rank, hook, model, range(4))
+        assert all(stats["calls"] >= 3 for stats in hook.stats())
+
+    run_ranks(body, 2)
+
+
+def test_refusals() -> None:
+    with pytest.raises(ValueError, match="topk"):
+        pith.torch.compress_hook("tipk:density=0.1")
+
+    def body(rank: int, size: int) -> None:
+        group = dist.new_group(list(range(size)), backend="gloo")
+        ddp = DDP(torch.nn.Linear(3, 3), process_group=group)
+        ddp.register_comm_hook(group, pith.torch.compress_hook(SPEC))
+        with pytest.raises(Exception, match="gloo, expected pith"):
+            ddp(torch.ones(1, 3)).sum().backward()
+
+    run_ranks(body, 2)

@@ -1,0 +1,30 @@
+"""Pith for PyTorch: the process-group backend "pith" and compressed gradients for DDP.
+
+Importing this module registers the backend:
+
+    import torch.distributed as dist
+    import pith.torch
+    dist.init_process_group("pith")
+"""
+
+from __future__ import annotations
+
+from pith.torch._version import check_version
+
+check_version()
+
+from pith.torch.backend import failed_ranks, register  # noqa: E402
+from pith.torch.compress_hook import CompressHook, compress_hook  # noqa: E402
+from pith.torch.memory import empty, registered_tensors  # noqa: E402
+from pith.torch.shrink import shrink  # noqa: E402
+
+register()
+
+__all__ = [
+    "CompressHook",
+    "compress_hook",
+    "empty",
+    "failed_ranks",
+    "registered_tensors",
+    "shrink",
+]

@@ -1,0 +1,329 @@
+// Sums, broadcasts and gathers of Collectives.
+#include "collectives.hpp"
+
+#include "dtypes.hpp"
+#include "errors.hpp"
+#include "tensor_lists.hpp"
+
+namespace pith_torch {
+
+using c10d::OpType;
+
+namespace {
+
+std::size_t count_of(const at::Tensor& tensor) { return static_cast<std::size_t>(tensor.numel()); }
+
+void all_reduce(const Reduction& reduction, const at::Tensor& memory, pithComm_t comm,
+                pithStream_t stream) {
+  const Reduction::Operation op(reduction, comm);
+  check(pithAllReduce(memory.data_ptr(), memory.data_ptr(), count_of(memory), reduction.type(), op,
+                      comm, stream));
+}
+
+void all_gather(const at::Tensor& from, const at::Tensor& to, pithComm_t comm,
+                pithStream_t stream) {
+  check(pithAllGather(from.data_ptr(), to.data_ptr(), bytes_of(from), pithUint8, comm, stream));
+}
+
+at::Tensor rows_for(const at::Tensor& operand, int size) {
+  return at::empty({size, operand.numel()}, operand.options());
+}
+
+}  // namespace
+
+WorkReturned Collectives::broadcast(TensorList& tensors, const c10d::BroadcastOptions& opts) {
+  const at::Tensor tensor = only(tensors, "broadcast");
+  check_root(opts.rootRank, "broadcast");
+  const at::Tensor memory = packed(tensor);
+  const int root = static_cast<int>(opts.rootRank);
+  return run(
+      {{OpType::BROADCAST, "pith:broadcast", tensors, {tensors}},
+       [memory, root](pithComm_t comm, pithStream_t stream) {
+         check(pithBcast(memory.data_ptr(), bytes_of(memory), pithUint8, root, comm, stream));
+       },
+       [memory, tensor] { unpack(memory, tensor); },
+       false,
+       tensor},
+      opts.asyncOp);
+}
+
+WorkReturned Collectives::allreduce(TensorList& tensors, const c10d::AllreduceOptions& opts) {
+  const at::Tensor tensor = only(tensors, "all_reduce");
+  if (tensor.is_sparse()) return allreduce_sparse(tensors, opts);
+  const Reduction reduction(tensor.scalar_type(), opts.reduceOp);
+  const at::Tensor operand = reduction.operand(tensor);
+  Call call{{OpType::ALLREDUCE, "pith:all_reduce", tensors, {tensors}}, {}, {}, false, tensor};
+  if (reduction.is_native()) {
+    call.issue = [reduction, operand](pithComm_t comm, pithStream_t stream) {
+      all_reduce(reduction, operand, comm, stream);
+    };
+    call.finish = [reduction, operand, tensor] { reduction.store(operand, tensor); };
+  } else {
+    const at::Tensor rows = rows_for(operand, size_);
+    call.issue = [operand, rows](pithComm_t comm, pithStream_t stream) {
+      all_gather(operand, rows, comm, stream);
+    };
+    call.finish = [reduction, rows, tensor] {
+      reduction.store(reduction.reduce_rows(rows), tensor);
+    };
+  }
+  return run(std::move(call), opts.asyncOp);
+}
+
+WorkReturned Collectives::allreduce_coalesced(TensorList& tensors,
+                                              const c10d::AllreduceCoalescedOptions& opts) {
+  TORCH_CHECK_VALUE(!tensors.empty(), "all_reduce_coalesced: expected at least one tensor");
+  std::vector<Reduction> reductions;
+  TensorList operands;
+  TensorList results;
+  for (const at::Tensor& tensor : tensors) {
+    reductions.emplace_back(tensor.scalar_type(), opts.reduceOp);
+    operands.push_back(reductions.back().operand(tensor));
+    const bool native = reductions.back().is_native();
+    results.push_back(native ? operands.back() : rows_for(operands.back(), size_));
+  }
+  const auto issue = [reductions, operands, results](pithComm_t comm, pithStream_t stream) {
+    for (std::size_t i = 0; i < operands.size(); ++i) {
+      if (reductions[i].is_native()) {
+        all_reduce(reductions[i], operands[i], comm, stream);
+      } else {
+        all_gather(operands[i], results[i], comm, stream);
+      }
+    }
+  };
+  const auto finish = [reductions, results, tensors] {
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      const at::Tensor result =
+          reductions[i].is_native() ? results[i] : reductions[i].reduce_rows(results[i]);
+      reductions[i].store(result, tensors[i]);
+    }
+  };
+  return run({{OpType::ALLREDUCE_COALESCED, "pith:all_reduce", tensors, {tensors}},
+              issue,
+              finish,
+              true,
+              tensors[0]},
+             opts.asyncOp);
+}
+
+WorkReturned Collectives::reduce(TensorList& tensors, const c10d::ReduceOptions& opts) {
+  const at::Tensor tensor = only(tensors, "reduce");
+  check_root(opts.rootRank, "reduce");
+  const int root = static_cast<int>(opts.rootRank);
+  const bool here = root == rank_;
+  const Reduction reduction(tensor.scalar_type(), opts.reduceOp);
+  const at::Tensor operand = reduction.operand(tensor);
+  Call call{{OpType::REDUCE, "pith:reduce", tensors, {tensors}}, {}, {}, false, tensor};
+  if (reduction.is_native()) {
+    call.issue = [reduction, operand, root](pithComm_t comm, pithStream_t stream) {
+      const Reduction::Operation op(reduction, comm);
+      check(pithReduce(operand.data_ptr(), operand.data_ptr(), count_of(operand), reduction.type(),
+                       op, root, comm, stream));
+    };
+    if (here) call.finish = [reduction, operand, tensor] { reduction.store(operand, tensor); };
+  } else {
+    const at::Tensor rows = here ? rows_for(operand, size_) : operand;
+    call.issue = [operand, rows, root](pithComm_t comm, pithStream_t stream) {
+      check(pithGather(operand.data_ptr(), rows.data_ptr(), bytes_of(operand), pithUint8, root,
+                       comm, stream));
+    };
+    if (here) {
+      call.finish = [reduction, rows, tensor] {
+        reduction.store(reduction.reduce_rows(rows), tensor);
+      };
+    }
+  }
+  return run(std::move(call), opts.asyncOp);
+}
+
+// Each rank gets the operands of its part from all ranks and reduces them itself.
+Call Collectives::reduce_exchanged(const at::Tensor& output, const at::Tensor& input,
+                                   const Reduction& reduction) const {
+  Call call;
+  const at::Tensor operand = reduction.operand(input);
+  const at::Tensor rows = at::empty({size_, output.numel()}, operand.options());
+  call.issue = [operand, rows, size = size_](pithComm_t comm, pithStream_t stream) {
+    check(pithAlltoAll(operand.data_ptr(), rows.data_ptr(),
+                       bytes_of(operand) / static_cast<std::size_t>(size), pithUint8, comm,
+                       stream));
+  };
+  call.finish = [reduction, rows, output] { reduction.store(reduction.reduce_rows(rows), output); };
+  return call;
+}
+
+namespace {
+
+Call reduce_scatter_call(const at::Tensor& output, const at::Tensor& input,
+                         const Reduction& reduction) {
+  Call call;
+  const at::Tensor from = reduction.operand(input);
+  const at::Tensor to = reduction.operand(output);
+  call.issue = [reduction, from, to](pithComm_t comm, pithStream_t stream) {
+    const Reduction::Operation op(reduction, comm);
+    check(pithReduceScatter(from.data_ptr(), to.data_ptr(), count_of(to), reduction.type(), op,
+                            comm, stream));
+  };
+  call.finish = [reduction, to, output] { reduction.store(to, output); };
+  return call;
+}
+
+void check_parts(const at::Tensor& whole, const at::Tensor& part, int size, const char* call) {
+  TORCH_CHECK_VALUE(whole.scalar_type() == part.scalar_type(), call,
+                    ": input and output have the types ", c10::toString(part.scalar_type()),
+                    " and ", c10::toString(whole.scalar_type()), ", expected the same");
+  TORCH_CHECK_VALUE(whole.numel() == part.numel() * size, call, ": the long tensor has ",
+                    whole.numel(), " elements, expected ", size, " times ", part.numel());
+}
+
+}  // namespace
+
+WorkReturned Collectives::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                               const c10d::ReduceScatterOptions& opts) {
+  check_parts(input, output, size_, "reduce_scatter_tensor");
+  const Reduction reduction(input.scalar_type(), opts.reduceOp);
+  Call call = reduction.is_native() ? reduce_scatter_call(output, input, reduction)
+                                    : reduce_exchanged(output, input, reduction);
+  call.facts = {OpType::_REDUCE_SCATTER_BASE, "pith:reduce_scatter", {input}, {{output}}};
+  call.where = output;
+  return run(std::move(call), opts.asyncOp);
+}
+
+WorkReturned Collectives::reduce_scatter(TensorList& outputs, TensorLists& inputs,
+                                         const c10d::ReduceScatterOptions& opts) {
+  const at::Tensor output = only(outputs, "reduce_scatter");
+  TORCH_CHECK_VALUE(inputs.size() == 1, "reduce_scatter: expected one list of inputs");
+  check_alike(inputs[0], size_, output, "reduce_scatter");
+  const Reduction reduction(output.scalar_type(), opts.reduceOp);
+  const at::Tensor input = flattened(inputs[0]);
+  Call call = reduction.is_native() ? reduce_scatter_call(output, input, reduction)
+                                    : reduce_exchanged(output, input, reduction);
+  call.facts = {OpType::REDUCE_SCATTER, "pith:reduce_scatter", inputs[0], {outputs}};
+  call.where = output;
+  return run(std::move(call), opts.asyncOp);
+}
+
+WorkReturned Collectives::reduce_scatter_tensor_coalesced(TensorList& outputs, TensorList& inputs,
+                                                          const c10d::ReduceScatterOptions& opts) {
+  TORCH_CHECK_VALUE(!outputs.empty() && outputs.size() == inputs.size(),
+                    "reduce_scatter_tensor_coalesced: got ", inputs.size(), " inputs and ",
+                    outputs.size(), " outputs");
+  std::vector<Call> parts;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    check_parts(inputs[i], outputs[i], size_, "reduce_scatter_tensor_coalesced");
+    const Reduction reduction(inputs[i].scalar_type(), opts.reduceOp);
+    parts.push_back(reduction.is_native() ? reduce_scatter_call(outputs[i], inputs[i], reduction)
+                                          : reduce_exchanged(outputs[i], inputs[i], reduction));
+  }
+  const auto issue = [parts](pithComm_t comm, pithStream_t stream) {
+    for (const Call& part : parts) part.issue(comm, stream);
+  };
+  const auto finish = [parts] {
+    for (const Call& part : parts) part.finish();
+  };
+  return run({{OpType::REDUCE_SCATTER_TENSOR_COALESCED, "pith:reduce_scatter", inputs, {outputs}},
+              issue,
+              finish,
+              true,
+              outputs[0]},
+             opts.asyncOp);
+}
+
+WorkReturned Collectives::_allgather_base(at::Tensor& output, at::Tensor& input,
+                                          const c10d::AllgatherOptions& opts) {
+  check_parts(output, input, size_, "all_gather_into_tensor");
+  const at::Tensor from = packed(input);
+  const at::Tensor to = packed(output);
+  return run(
+      {{OpType::_ALLGATHER_BASE, "pith:all_gather", {input}, {{output}}},
+       [from, to](pithComm_t comm, pithStream_t stream) { all_gather(from, to, comm, stream); },
+       [to, output] { unpack(to, output); },
+       false,
+       output},
+      opts.asyncOp);
+}
+
+WorkReturned Collectives::allgather_into_tensor_coalesced(TensorList& outputs, TensorList& inputs,
+                                                          const c10d::AllgatherOptions& opts) {
+  TORCH_CHECK_VALUE(!outputs.empty() && outputs.size() == inputs.size(),
+                    "all_gather_into_tensor_coalesced: got ", inputs.size(), " inputs and ",
+                    outputs.size(), " outputs");
+  TensorList from;
+  TensorList to;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    check_parts(outputs[i], inputs[i], size_, "all_gather_into_tensor_coalesced");
+    from.push_back(packed(inputs[i]));
+    to.push_back(packed(outputs[i]));
+  }
+  const auto issue = [from, to](pithComm_t comm, pithStream_t stream) {
+    for (std::size_t i = 0; i < from.size(); ++i) all_gather(from[i], to[i], comm, stream);
+  };
+  const auto finish = [to, outputs] {
+    for (std::size_t i = 0; i < to.size(); ++i) unpack(to[i], outputs[i]);
+  };
+  return run(
+      {{OpType::COALESCED, "pith:all_gather", inputs, {outputs}}, issue, finish, true, outputs[0]},
+      opts.asyncOp);
+}
+
+// Tensors of different lengths: each rank broadcasts its own.
+WorkReturned Collectives::allgather(TensorLists& outputs, TensorList& inputs,
+                                    const c10d::AllgatherOptions& opts) {
+  const at::Tensor input = only(inputs, "all_gather");
+  TORCH_CHECK_VALUE(outputs.size() == 1, "all_gather: expected one list of outputs");
+  const TensorList& to = outputs[0];
+  TORCH_CHECK_VALUE(static_cast<int>(to.size()) == size_, "all_gather: expected ", size_,
+                    " outputs, got ", to.size());
+  check_alike({input}, 1, to[static_cast<std::size_t>(rank_)], "all_gather");
+  const at::Tensor from = packed(input);
+  const at::Tensor memory = flat_memory(to);
+  Call call{{OpType::ALLGATHER, "pith:all_gather", inputs, outputs}, {}, {}, false, input};
+  call.finish = [memory, to] { unflatten(memory, to); };
+  if (all_same_count(to)) {
+    call.issue = [from, memory](pithComm_t comm, pithStream_t stream) {
+      all_gather(from, memory, comm, stream);
+    };
+    return run(std::move(call), opts.asyncOp);
+  }
+  call.grouped = true;
+  call.issue = [from, memory, to](pithComm_t comm, pithStream_t stream) {
+    auto* next = static_cast<std::byte*>(memory.data_ptr());
+    for (std::size_t root = 0; root < to.size(); ++root) {
+      check(pithBroadcast(from.data_ptr(), next, bytes_of(to[root]), pithUint8,
+                          static_cast<int>(root), comm, stream));
+      next += bytes_of(to[root]);
+    }
+  };
+  return run(std::move(call), opts.asyncOp);
+}
+
+WorkReturned Collectives::allgather_coalesced(TensorLists& outputs, TensorList& inputs,
+                                              const c10d::AllgatherOptions& opts) {
+  TORCH_CHECK_VALUE(!inputs.empty(), "all_gather_coalesced: expected at least one input");
+  TORCH_CHECK_VALUE(static_cast<int>(outputs.size()) == size_, "all_gather_coalesced: expected ",
+                    size_, " lists of outputs, got ", outputs.size());
+  TensorList from;
+  TensorList to;
+  TensorLists targets;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    TensorList of_all;
+    for (const TensorList& list : outputs) of_all.push_back(list.at(i));
+    check_alike(of_all, size_, inputs[i], "all_gather_coalesced");
+    from.push_back(packed(inputs[i]));
+    to.push_back(flat_memory(of_all));
+    targets.push_back(std::move(of_all));
+  }
+  const auto issue = [from, to](pithComm_t comm, pithStream_t stream) {
+    for (std::size_t i = 0; i < from.size(); ++i) all_gather(from[i], to[i], comm, stream);
+  };
+  const auto finish = [to, targets] {
+    for (std::size_t i = 0; i < to.size(); ++i) unflatten(to[i], targets[i]);
+  };
+  return run({{OpType::ALLGATHER_COALESCED, "pith:all_gather", inputs, outputs},
+              issue,
+              finish,
+              true,
+              inputs[0]},
+             opts.asyncOp);
+}
+
+}  // namespace pith_torch

@@ -1,0 +1,26 @@
+// Tensors as memory that libpith takes.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <optional>
+
+#include "pith/pith.h"
+
+namespace pith_torch {
+
+// The type in which libpith computes; none: it can only move such elements.
+std::optional<pithDataType_t> pith_type(at::ScalarType type);
+
+// Bytes of a contiguous tensor.
+std::size_t bytes_of(const at::Tensor& tensor);
+// The tensor, or a copy of it whose memory holds its elements one after the other. Throws if it is
+// sparse or quantized.
+at::Tensor packed(const at::Tensor& tensor);
+// Copies what a call has written to `memory`, unless that is the tensor's own.
+void unpack(const at::Tensor& memory, const at::Tensor& tensor);
+
+// The current stream of the tensor's device; null for the host.
+pithStream_t stream_of(const at::Tensor& tensor);
+
+}  // namespace pith_torch

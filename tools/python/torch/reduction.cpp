@@ -1,0 +1,206 @@
+#include "reduction.hpp"
+
+#include <c10/util/Exception.h>
+
+#include "dtypes.hpp"
+#include "errors.hpp"
+
+namespace pith_torch {
+
+using Kind = c10d::ReduceOp::RedOpType;
+
+namespace {
+
+const char* name_of(Kind kind) {
+  switch (kind) {
+    case Kind::SUM:
+      return "SUM";
+    case Kind::AVG:
+      return "AVG";
+    case Kind::PRODUCT:
+      return "PRODUCT";
+    case Kind::MIN:
+      return "MIN";
+    case Kind::MAX:
+      return "MAX";
+    case Kind::BAND:
+      return "BAND";
+    case Kind::BOR:
+      return "BOR";
+    case Kind::BXOR:
+      return "BXOR";
+    case Kind::PREMUL_SUM:
+      return "PREMUL_SUM";
+    default:
+      return "UNUSED";
+  }
+}
+
+[[noreturn]] void refuse(Kind kind, at::ScalarType type) {
+  TORCH_CHECK_VALUE(false, "pith has no ReduceOp.", name_of(kind), " for tensors of type ",
+                    c10::toString(type));
+}
+
+bool is_bitwise(Kind kind) { return kind == Kind::BAND || kind == Kind::BOR || kind == Kind::BXOR; }
+
+pithRedOp_t arithmetic(Kind kind) {
+  switch (kind) {
+    case Kind::AVG:
+      return pithAvg;
+    case Kind::PRODUCT:
+      return pithProd;
+    case Kind::MIN:
+      return pithMin;
+    case Kind::MAX:
+      return pithMax;
+    default:
+      return pithSum;
+  }
+}
+
+// Types that libpith lacks are reduced in a wider one; the low bits are the same.
+at::ScalarType widened(at::ScalarType type) {
+  const bool narrow = type == at::kShort || type == at::kUInt16;
+  return narrow ? at::kInt : type;
+}
+
+at::Tensor combine(Kind kind, const at::Tensor& a, const at::Tensor& b) {
+  switch (kind) {
+    case Kind::BAND:
+      return at::bitwise_and(a, b);
+    case Kind::BOR:
+      return at::bitwise_or(a, b);
+    case Kind::BXOR:
+      return at::bitwise_xor(a, b);
+    default:
+      return at::mul(a, b);
+  }
+}
+
+}  // namespace
+
+Reduction::Reduction(at::ScalarType type, const c10d::ReduceOp& op)
+    : given_(type), converted_(widened(type)), kind_(op) {
+  if (type == at::kBool) {
+    choose_for_bool(op);
+  } else if (c10::isComplexType(type)) {
+    choose_for_complex(op);
+  } else {
+    choose(op);
+  }
+  if (!native_) return;
+  const std::optional<pithDataType_t> known = pith_type(converted_);
+  if (!known) refuse(kind_, given_);
+  type_ = *known;
+}
+
+void Reduction::choose(const c10d::ReduceOp& op) {
+  if (is_bitwise(kind_)) {
+    choose_bitwise(op);
+  } else if (kind_ == Kind::PREMUL_SUM) {
+    choose_factor(op);
+  } else {
+    op_ = arithmetic(kind_);
+  }
+}
+
+// As NCCL's backend: a sum is "any", a product "all".
+void Reduction::choose_for_bool(const c10d::ReduceOp&) {
+  converted_ = at::kByte;
+  switch (kind_) {
+    case Kind::SUM:
+    case Kind::MAX:
+    case Kind::BOR:
+      op_ = pithMax;
+      return;
+    case Kind::PRODUCT:
+    case Kind::MIN:
+    case Kind::BAND:
+      op_ = pithMin;
+      return;
+    case Kind::BXOR:
+      op_ = pithSum;  // wraps at 256, which keeps the lowest bit
+      parity_ = true;
+      return;
+    default:
+      refuse(kind_, given_);
+  }
+}
+
+void Reduction::choose_for_complex(const c10d::ReduceOp& op) {
+  converted_ = c10::toRealValueType(given_);
+  switch (kind_) {
+    case Kind::SUM:
+      op_ = pithSum;
+      return;
+    case Kind::AVG:
+      op_ = pithAvg;
+      return;
+    case Kind::PREMUL_SUM:
+      choose_factor(op);
+      return;
+    case Kind::PRODUCT:
+      native_ = false;
+      converted_ = given_;
+      return;
+    default:
+      refuse(kind_, given_);
+  }
+}
+
+void Reduction::choose_bitwise(const c10d::ReduceOp&) {
+  if (!c10::isIntegralType(given_, false)) refuse(kind_, given_);
+  native_ = false;
+  converted_ = given_;
+}
+
+void Reduction::choose_factor(const c10d::ReduceOp& op) {
+  if (!c10::isFloatingType(converted_)) refuse(kind_, given_);
+  const auto* given = dynamic_cast<const c10d::PreMulSumSupplement*>(op.supplement_.get());
+  TORCH_CHECK_VALUE(given,
+                    "ReduceOp.PREMUL_SUM has no factor: make it by "
+                    "torch.distributed._make_nccl_premul_sum");
+  const at::Tensor factor = given->tensor_factor.defined()
+                                ? given->tensor_factor.reshape({1})
+                                : at::full({1}, given->double_factor, at::kDouble);
+  factor_ = factor.to(at::kCPU, converted_);
+}
+
+at::Tensor Reduction::operand(const at::Tensor& tensor) const {
+  at::Tensor seen = tensor.detach();
+  if (given_ == at::kBool) {
+    seen = seen.view(at::kByte);
+  } else if (c10::isComplexType(given_)) {
+    // A conjugate or a view of parts is a lazy view, whose memory is something else.
+    seen = seen.resolve_conj();
+    if (converted_ != given_) seen = at::view_as_real(seen);
+  }
+  seen = seen.resolve_neg();
+  return seen.to(converted_).contiguous();
+}
+
+void Reduction::store(const at::Tensor& result, const at::Tensor& target) const {
+  at::Tensor values = parity_ ? at::bitwise_and(result, 1) : result;
+  if (values.data_ptr() == target.data_ptr() && target.is_contiguous()) return;
+  if (c10::isComplexType(given_) && !values.is_complex()) values = at::view_as_complex(values);
+  target.detach().copy_(values.view(target.sizes()));
+}
+
+at::Tensor Reduction::reduce_rows(const at::Tensor& rows) const {
+  at::Tensor result = rows.select(0, 0).clone();
+  for (int64_t i = 1; i < rows.size(0); ++i) result = combine(kind_, result, rows.select(0, i));
+  return result;
+}
+
+Reduction::Operation::Operation(const Reduction& reduction, pithComm_t comm) : op_(reduction.op_) {
+  if (!reduction.factor_) return;
+  check(pithRedOpCreatePreMulSum(&op_, reduction.factor_->data_ptr(), reduction.type_,
+                                 pithScalarHostImmediate, comm));
+  made_for_ = comm;
+}
+
+Reduction::Operation::~Operation() {
+  if (made_for_) pithRedOpDestroy(op_, made_for_);
+}
+
+}  // namespace pith_torch

@@ -1,0 +1,52 @@
+// A group of libpith's calls that runs in the background.
+#pragma once
+
+#include <functional>
+
+#include "errors.hpp"
+#include "pith/pith.h"
+#include "work_pith.hpp"
+
+namespace pith_torch {
+
+// Collects this thread's calls of libpith; an exception drops them.
+class CallGroup {
+ public:
+  CallGroup() { check(pithGroupStart()); }
+  ~CallGroup();
+  CallGroup(const CallGroup&) = delete;
+  CallGroup& operator=(const CallGroup&) = delete;
+
+  void run();
+  pithRequest_t run_in_background();
+
+ private:
+  bool open_ = true;
+};
+
+// Sleeps the longer the more often it is called.
+class Backoff {
+ public:
+  // Never past the deadline.
+  void pause(Deadline deadline);
+
+ private:
+  unsigned turns_ = 0;
+};
+
+class RequestPending final : public Pending {
+ public:
+  // `finish` runs once the group has ended without an error.
+  RequestPending(pithRequest_t request, std::function<void()> finish)
+      : request_(request), finish_(std::move(finish)) {}
+  bool poll() override;
+  bool wait(Deadline deadline) override;
+
+ private:
+  void end(pithResult_t result);
+
+  pithRequest_t request_;
+  std::function<void()> finish_;
+};
+
+}  // namespace pith_torch
