@@ -7,11 +7,25 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
+import zipfile
+
+
+def without_torch(wheel: pathlib.Path, folder: str) -> pathlib.Path:
+    """The backend for PyTorch needs PyTorch's libraries, which are loaded before it."""
+    copy = pathlib.Path(folder) / wheel.name
+    with zipfile.ZipFile(wheel) as whole, zipfile.ZipFile(copy, "w") as rest:
+        for item in whole.infolist():
+            if not item.filename.startswith("pith/torch/_backend"):
+                rest.writestr(item, whole.read(item))
+    return copy
 
 
 def platform_of(wheel: pathlib.Path) -> str:
-    shown = subprocess.run([sys.executable, "-m", "auditwheel", "show", str(wheel)], text=True,
-                           capture_output=True, check=True).stdout
+    with tempfile.TemporaryDirectory() as folder:
+        shown = subprocess.run(
+            [sys.executable, "-m", "auditwheel", "show", str(without_torch(wheel, folder))],
+            text=True, capture_output=True, check=True).stdout
     shown = re.sub(r"\s+", " ", shown)
     found = re.search(r'consistent with the following platform tag: "(manylinux\w+)"', shown)
     if not found:
