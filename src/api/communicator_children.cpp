@@ -34,10 +34,10 @@ Error split(pithComm_t comm, int color, int key, pithComm_t* newcomm, const pith
   const Expected<CommunicatorOptions> options =
       read_config(function, config, {comm->blocking, comm->name, {}});
   if (!options) return options.error();
-  const Cancellable waiting([comm] { comm->communicator->children().cancel(); });
+  const std::shared_ptr<Communicator> communicator = comm->communicator;
+  const Cancellable waiting([communicator] { communicator->children().cancel(); });
   return create_child(comm, newcomm, *options,
-                      [communicator = comm->communicator, make, color, key,
-                       settings = settings_from_environment()] {
+                      [communicator, make, color, key, settings = settings_from_environment()] {
                         return make(*communicator, settings, color, key);
                       });
 }

@@ -6,6 +6,7 @@
 
 #include "api/check.hpp"
 #include "api/last_error.hpp"
+#include "comm/group.hpp"
 #include "core/heap.hpp"
 #include "core/pause.hpp"
 
@@ -25,6 +26,22 @@ Error check_unfinished(const char* function, const pithRequest& request) {
 Error end(pithRequest_t request) {
   const Request ended(request);
   return ended->group->error();
+}
+
+// What pithSetInterrupt was given by this thread.
+struct Asked {
+  int (*check)(void* context) = nullptr;
+  void* context = nullptr;
+};
+constinit thread_local Asked asked;
+
+// The thread may be in the middle of a group's calls, and `check` may make groups of its own.
+int ask_apart(void*) {
+  Group& group = Group::of_this_thread();
+  Group waiting = std::exchange(group, Group());
+  const int ends = asked.check(asked.context);
+  group = std::move(waiting);
+  return ends;
 }
 
 }  // namespace
@@ -61,9 +78,8 @@ const char* pithGetErrorString(pithResult_t result) {
 
 pithResult_t pithSetInterrupt(int (*check)(void* context), void* context) {
   return guarded([&] {
-    Interrupt& interrupt = Interrupt::of_this_thread();
-    interrupt.check = check;
-    interrupt.context = context;
+    asked = {check, context};
+    Interrupt::of_this_thread().check = check ? &ask_apart : nullptr;
     return Error();
   });
 }

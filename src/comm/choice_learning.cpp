@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "core/clock.hpp"
 #include "core/log.hpp"
 #include "core/run_together.hpp"
 
@@ -74,7 +75,7 @@ void ChoiceLearning::end() {
     learn();
     if (log_) log_->end(tuner_.get());
     if (links_) links_->end(tuner_.get());
-    if (watched) observers_->show(choices_text(model_, hosts_, tuner_.get(), true), shown_ns_);
+    if (watched) observers_->show(choices_text(model_, hosts_, tuner_.get(), true), monotonic_ns());
     return Error();
   }));
 }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <unistd.h>
+
 #include <utility>
 
 #include "core/log.hpp"
@@ -11,8 +13,10 @@ namespace pith {
 
 void LinkLog::learn(const Tuner* tuner) {
   if (!tuner) return;
-  if (const std::optional<LinkTable::OfCalls> calls = tuner->learnt_link())
-    table_.set_calls(*calls);
+  const std::optional<LinkTable::OfCalls> calls = tuner->learnt_link();
+  if (!calls) return;
+  table_.set_calls(*calls);
+  has_learnt_ = true;
 }
 
 void LinkLog::look(const Tuner* tuner, std::uint64_t now_ns) {
@@ -27,7 +31,7 @@ void LinkLog::look(const Tuner* tuner, std::uint64_t now_ns) {
 
 void LinkLog::end(const Tuner* tuner) {
   learn(tuner);
-  write(table_.save());
+  if (has_learnt_ || ::access(path_.c_str(), F_OK) != 0) write(table_.save());
 }
 
 void LinkLog::write(const std::string& text) {

@@ -20,7 +20,7 @@ class LinkLog {
   // `tuner` may be null: no call has been timed yet. Logs a warning, once, if the file cannot be
   // written.
   void look(const Tuner* tuner, std::uint64_t now_ns);
-  // Writes it in any case, so that a run that is given it finds one.
+  // Writes it if anything was learnt, or there is no file, so that a run that is given it finds one.
   void end(const Tuner* tuner);
 
  private:
@@ -31,6 +31,7 @@ class LinkLog {
   LinkTable table_;
   std::uint64_t looked_ns_ = 0;
   std::string written_;
+  bool has_learnt_ = false;
   bool failed_ = false;
 };
 

@@ -1,5 +1,6 @@
 // pithSetInterrupt: a thread that waits can end its wait, in every kind of call.
 #include <thread>
+#include <utility>
 
 #include "catch.hpp"
 #include "ranks.hpp"
@@ -92,6 +93,39 @@ TEST_CASE("a wait for a rank that never joins can be ended", "[interrupts]") {
                            return pithCommInitRank(&comm, 2, id, 0);
                          },
                          {"rank 0"});
+        }) == "");
+}
+
+TEST_CASE("a check may make groups while its thread waits for one", "[interrupts]") {
+  Setup threads;
+  threads.way = Way::threads;
+  CHECK(run_in_time(2, threads, [](Rank& self) {
+          const Comm one(self.join());
+          pithComm_t other = nullptr;
+          ok(pithCommSplit(one, 0, 0, &other, nullptr));
+          struct Other {
+            Comm comm;
+            bool is_called = false;
+          } two{Comm(other)};
+          const auto call_other = [](void* context) {
+            Other& its = *static_cast<Other*>(context);
+            if (std::exchange(its.is_called, true)) return 0;
+            ok(pithGroupStart());
+            ok(pithBarrier(its.comm, nullptr));
+            pithRequest_t request = nullptr;
+            ok(pithGroupEndAsync(&request));
+            ok(pithWait(request));
+            return 0;
+          };
+          if (self.rank == 0) ok(pithSetInterrupt(call_other, &two));
+          if (self.rank == 1) call_other(&two);
+          ok(pithGroupStart());
+          ok(pithBarrier(one, nullptr));
+          ok(pithGroupEnd());
+          ok(pithSetInterrupt(nullptr, nullptr));
+          std::int32_t sum = 1;
+          ok(pithAllReduce(&sum, &sum, 1, pithInt32, pithSum, one, nullptr));
+          ensure(sum == 2 && two.is_called, "the group was called twice, or the check never");
         }) == "");
 }
 

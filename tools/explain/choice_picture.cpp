@@ -38,7 +38,8 @@ Error add_prediction(Question question, const std::vector<std::size_t>& recorded
   constexpr std::size_t around = 8;
   const Expected<std::unique_ptr<Model>> model = model_of(question);
   if (!model) return model.error();
-  const auto [least, most] = std::ranges::minmax(recorded);
+  const auto [least, longest] = std::ranges::minmax(recorded);
+  const std::size_t most = std::min(longest, std::size_t{1} << 48);  // a record may hold anything
   for (std::size_t bytes = std::max<std::size_t>(least / around, 1); bytes <= most * around;
        bytes *= 2) {
     if (std::ranges::find(recorded, bytes) != recorded.end()) continue;

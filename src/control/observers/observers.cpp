@@ -53,11 +53,11 @@ void Observers::close() {
   count_.store(0, std::memory_order_relaxed);
 }
 
-// What it says is thrown away.
+// It has nothing to say: one that talks would keep the control thread awake.
 bool Observers::is_open(const Observer& observer) {
-  char said[256];
-  const ssize_t got = ::recv(observer.connection.get(), said, sizeof said, MSG_DONTWAIT);
-  return got > 0 || (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR));
+  char said = 0;
+  const ssize_t got = ::recv(observer.connection.get(), &said, sizeof said, MSG_DONTWAIT);
+  return got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
 }
 
 void Observers::send(Observer& observer, std::uint64_t now_ns) {
