@@ -12,6 +12,12 @@
 
 namespace pith {
 
+bool are_one_exchange(const Compressor& one, const Compressor& other) {
+  Spec given = other.spec();
+  if (given.adapts()) given.density = one.spec().density;
+  return one.step == other.step && one.spec() == given;
+}
+
 Group& Group::of_this_thread() {
   static thread_local Group group;
   return group;
@@ -43,9 +49,8 @@ void Group::add(std::shared_ptr<Communicator> communicator, const Message& messa
 void Group::add(std::shared_ptr<Communicator> communicator, std::shared_ptr<Compressor> compressor,
                 const CompressedTensor& tensor, void* stream) {
   const auto same = [&](const CompressedBatch& batch) {
-    const Compressor& one = *batch.compressors[0];
     return batch.communicator == communicator && batch.stream == stream &&
-           one.step == compressor->step && one.spec() == compressor->spec();
+           are_one_exchange(*batch.compressors[0], *compressor);
   };
   const auto found = std::find_if(compressed_.begin(), compressed_.end(), same);
   const bool first = found == compressed_.end();

@@ -10,6 +10,10 @@
 
 namespace pith {
 
+// Whether compressed calls of a group are one: at the same step, by the same spec. With
+// density=auto, whatever densities the vectors had by themselves. Both are claimed.
+bool are_one_exchange(const Compressor& one, const Compressor& other);
+
 class Group {
  public:
   static Group& of_this_thread();

@@ -20,7 +20,8 @@ class LinkLog {
   // `tuner` may be null: no call has been timed yet. Logs a warning, once, if the file cannot be
   // written.
   void look(const Tuner* tuner, std::uint64_t now_ns);
-  // Writes it if anything was learnt, or there is no file, so that a run that is given it finds one.
+  // Writes it if anything was learnt, or where there is none, so that a run that is given it finds
+  // one.
   void end(const Tuner* tuner);
 
  private:
