@@ -102,3 +102,45 @@ except pith.InvalidUsage:
     pass
 comm.barrier()
 """)
+
+
+def test_numbers_of_two_parts_as_pairs(run):
+    """An index stands for one number: complex ones are summed as reals, or not at all."""
+    run(2, """
+spec = "topk:density=0.5,bypass=never"
+x = np.array([1 + 2j, 3 - 4j], "complex64")
+try:
+    comm.all_reduce_sparse(x, pith.Compressor(spec))
+    raise SystemExit("not refused")
+except pith.InvalidArgument as error:
+    assert "x has elements of complex of float32, expected" in str(error), error
+indices, values = comm.all_reduce_sparse(x.view("float32"), pith.Compressor(spec))
+assert indices.tolist() == [2, 3] and values.tolist() == [6, -8]
+""")
+
+
+def test_a_state_on_a_device(run):
+    run(2, """
+import ctypes
+pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+pointer_of.argtypes, pointer_of.restype = (ctypes.py_object, ctypes.c_char_p), ctypes.c_void_p
+class OnDevice:
+    def __init__(self, array): self.array = array
+    def __dlpack_device__(self): return (2, 0)
+    def __dlpack__(self, stream=None):
+        capsule = self.array.__dlpack__()
+        tensor = pointer_of(capsule, b"dltensor")
+        ctypes.c_int32.from_address(tensor + 8).value = 2  # the type of the device: CUDA
+        return capsule
+k = pith.Compressor("topk:density=0.25,bypass=never")
+comm.all_reduce(np.ones(4, "f4"), compressor=k)
+state = np.frombuffer(bytearray(k.save()), "uint8")
+again = pith.Compressor(k.spec)
+try:
+    again.load(OnDevice(state))
+    raise SystemExit("not refused")
+except pith.InvalidArgument as error:
+    assert "state is on a device, expected host memory" in str(error), error
+again.load(state)
+assert (again.save() == k.save())
+""")

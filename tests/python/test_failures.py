@@ -194,6 +194,33 @@ else:
 """)
 
 
+def test_handlers_that_wait_for_the_same_request(run):
+    """Are refused while the thread itself waits in the library, and wait where it polls."""
+    run(2, """
+if rank == 1:
+    for _ in range(3):
+        time.sleep(1)
+        comm.all_reduce(np.ones(2))
+    sys.exit()
+def handler(*_):
+    try:
+        told.append(work.wait(inner))
+    except (pith.InvalidUsage, TimeoutError) as error:
+        told.append(error)
+signal.signal(signal.SIGALRM, handler)
+for outer, inner in ((None, None), (None, 0.1), (50, None)):
+    told = []
+    work = comm.all_reduce(np.ones(2), async_op=True)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    assert (work.wait(outer) == 2).all()
+    if outer is None:
+        assert isinstance(told[0], pith.InvalidUsage), told
+        assert "this thread waits for the request" in str(told[0]), told
+    else:
+        assert (told[0] == 2).all(), told
+""")
+
+
 def test_abort_by_another_thread(run):
     run(2, """
 if rank == 0:

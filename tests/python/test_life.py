@@ -169,6 +169,72 @@ else:
 """)
 
 
+def test_finalizers_that_begin_calls(run):
+    """What a dropped request has kept may run any code when it is freed: also code that begins and
+    drops more requests."""
+    run(2, """
+freed = []
+class Array(np.ndarray):
+    def __del__(self):
+        freed.append(1)
+        (own,) = pith.init_all(1)
+        for _ in range(3): own.all_reduce(np.ones(3), async_op=True)
+(alone,) = pith.init_all(1)
+if rank == 1: time.sleep(0.5)  # so that those of rank 0 are in flight together
+for _ in range(40): comm.all_reduce(np.ones(3).view(Array), async_op=True)
+comm.barrier()
+for _ in range(1000):  # each frees what has ended
+    alone.all_reduce(np.ones(3), async_op=True)
+    if len(freed) == 40: break
+    time.sleep(0.01)
+assert len(freed) == 40, len(freed)
+""")
+
+
+def test_threads_that_drop_the_last_requests():
+    """Each communicator ends with its dropped request, in whichever thread frees that."""
+    done = alone("""
+import threading
+import numpy as np
+import pith
+ended = []
+def body():
+    for _ in range(100):
+        (one,) = pith.init_all(1)
+        one.all_reduce(np.ones(3), async_op=True)
+        del one
+    ended.append(1)
+threads = [threading.Thread(target=body) for _ in range(4)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+assert len(ended) == 4
+""")
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_first_calls_of_two_threads():
+    """Meet while the module looks for pith.arrays, which lets the GIL go."""
+    done = alone("""
+import builtins
+import threading
+import time
+import numpy as np
+import pith
+find = builtins.__import__
+def slowly(name, *rest, **named):
+    if name == "pith.arrays": time.sleep(0.3)
+    return find(name, *rest, **named)
+builtins.__import__ = slowly
+sums = []
+def body(comm): sums.append(comm.all_reduce(np.ones(2)).tolist())
+threads = [threading.Thread(target=body, args=(comm,)) for comm in pith.init_all(2)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+assert sums == [[2, 2]] * 2, sums
+""")
+    assert done.returncode == 0, done.stderr
+
+
 def test_fork(run):
     run(2, """
 shared = pith.empty(4)

@@ -63,6 +63,7 @@ nb::bytes Compressor::save() const {
 
 void Compressor::load(const nb::object& state) {
   const ArrayArgument bytes("state", state, Access::read);
+  if (bytes.on_device()) refuse("state is on a device, expected host memory");
   check(without_gil([&] { return pithCompressorLoad(handle_, bytes.data(), bytes.bytes()); }));
 }
 

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include "nanobind/stl/optional.h"
 #include "waiting.hpp"
@@ -12,9 +13,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+using Flights = std::vector<std::unique_ptr<Flight>>;
+
 // Never destroyed: at the end of the process calls may still use what these hold.
-std::vector<std::unique_ptr<Flight>>& dropped() {
-  static auto& all = *new std::vector<std::unique_ptr<Flight>>;
+Flights& dropped() {
+  static auto& all = *new Flights;
   return all;
 }
 
@@ -32,11 +35,16 @@ void pause(int turn) {
 
 }  // namespace
 
+// To free a flight may run any Python code and let the GIL go: meanwhile others drop and forget
+// requests as well. So the list is whole again before the first one is freed.
 void forget_ended_requests() {
-  std::erase_if(dropped(), [](const std::unique_ptr<Flight>& flight) {
+  Flights looked_at = std::exchange(dropped(), {});
+  Flights ended;
+  for (std::unique_ptr<Flight>& flight : looked_at) {
     Outcome ignored;
-    return flight->process == fork_generation() && has_ended(*flight, ignored);
-  });
+    const bool is_over = flight->process == fork_generation() && has_ended(*flight, ignored);
+    (is_over ? ended : dropped()).push_back(std::move(flight));
+  }
 }
 
 void drop_in_flight(std::unique_ptr<Flight> flight) { dropped().push_back(std::move(flight)); }
@@ -67,7 +75,7 @@ nb::object Request::conclude() const {
 
 bool Request::done() {
   if (!flight_) return true;
-  if (is_waited_for_) return false;
+  if (is_waited_for()) return false;
   check_process();
   Outcome outcome;
   if (!has_ended(*flight_, outcome)) return false;
@@ -91,9 +99,19 @@ bool Request::wait_until(std::optional<double> timeout_s) {
   return true;
 }
 
+// The handler of a signal runs inside the wait of its thread, which cannot end before the handler
+// does.
+void Request::refuse_wait_in_wait() const {
+  if (waiter_ != std::this_thread::get_id()) return;
+  raise(pithInvalidUsage,
+        "this thread waits for the request already, expected no other wait for it in the handler "
+        "of a signal");
+}
+
 nb::object Request::wait(std::optional<double> timeout_s) {
   if (flight_) check_process();
-  if (timeout_s || is_waited_for_) {
+  refuse_wait_in_wait();
+  if (timeout_s || is_waited_for()) {
     if (!wait_until(timeout_s)) {
       PyErr_SetString(PyExc_TimeoutError, "the request is not done; it goes on");
       throw nb::python_error();
@@ -101,7 +119,7 @@ nb::object Request::wait(std::optional<double> timeout_s) {
     return conclude();
   }
   if (!flight_) return conclude();
-  is_waited_for_ = true;
+  waiter_ = std::this_thread::get_id();
   Outcome outcome;
   bool interrupted = false;
   {
@@ -110,7 +128,7 @@ nb::object Request::wait(std::optional<double> timeout_s) {
     outcome = outcome_of(pithWait(flight_->request));
     interrupted = wait.raised();
   }
-  is_waited_for_ = false;
+  waiter_ = {};
   std::optional<nb::python_error> raised;
   if (interrupted) raised.emplace();
   finish(outcome);

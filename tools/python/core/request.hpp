@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <optional>
+#include <thread>
 #include <vector>
 
 #include "array_argument.hpp"
@@ -43,7 +44,8 @@ class Request {
   Request& operator=(const Request&) = delete;
 
   bool done();
-  // Raises the error of the calls, or TimeoutError.
+  // Raises the error of the calls, or TimeoutError; InvalidUsage in the handler of a signal, if its
+  // thread is in this call already.
   nb::object wait(std::optional<double> timeout_s);
   // Raises if the request is not done.
   nb::object result();
@@ -53,9 +55,11 @@ class Request {
   nb::object conclude() const;
   bool wait_until(std::optional<double> timeout_s);
   void check_process() const;
+  void refuse_wait_in_wait() const;
+  bool is_waited_for() const { return waiter_ != std::thread::id(); }
 
   std::unique_ptr<Flight> flight_;  // null: it has ended
-  bool is_waited_for_ = false;      // by a thread that has released the GIL
+  std::thread::id waiter_;          // the thread that waits in the library, without the GIL
   nb::object result_;
   Outcome outcome_;
   nb::tuple failed_;

@@ -29,13 +29,23 @@ bool fits(Extents given, Extents wanted) {
          std::ranges::equal(without_leading_one(given), without_leading_one(wanted));
 }
 
+// pith.arrays.empty_like, kept for good. The GIL guards it, not the lock of a function's static
+// variable: the import lets the GIL go, and a thread that got it would wait for that lock with it.
+PyObject* kept_empty_like = nullptr;
+
+nb::handle empty_like() {
+  if (!kept_empty_like) {
+    nb::object found = nb::module_::import_("pith.arrays").attr("empty_like");
+    if (!kept_empty_like) kept_empty_like = found.release().ptr();
+  }
+  return kept_empty_like;
+}
+
 nb::object new_array(nb::handle x, Extents shape, bool same) {
-  static PyObject* const make =
-      nb::object(nb::module_::import_("pith.arrays").attr("empty_like")).release().ptr();
-  if (same) return nb::handle(make)(x);
+  if (same) return empty_like()(x);
   nb::list extents;
   for (const std::int64_t extent : shape) extents.append(extent);
-  return nb::handle(make)(x, nb::tuple(extents));
+  return empty_like()(x, nb::tuple(extents));
 }
 
 }  // namespace

@@ -19,6 +19,13 @@ nb::object first(const nb::object& array, std::size_t n) {
   return array[nb::slice(nb::none(), nb::int_(n), nb::none())];
 }
 
+// An index stands for one number.
+void check_numbers(const ElementType& type) {
+  if (type.per_item == 1) return;
+  refuse("x has elements of " + text_of(type) +
+         ", expected one real number each: pass a view of the parts (x.view(\"float32\"))");
+}
+
 // Indices are 8 bytes each, whatever their type is called.
 void check_indices(const ArrayArgument& indices, std::size_t capacity) {
   if (indices.type().item_bytes != 8 || indices.items() < capacity) {
@@ -40,6 +47,7 @@ nb::tuple all_reduce_sparse(Communicator& self, nb::handle x, Compressor& compre
   const ArrayArgument send("x", x, Access::read, dtype, on);
   if (send.on_device()) refuse("x is on a device, expected host memory");
   const Operation operation(op, send.type(), comm);
+  check_numbers(send.type());
   const std::size_t room = capacity.value_or(send.items());
   const nb::module_ arrays = nb::module_::import_("pith.arrays");
   const nb::object indices = arrays.attr("empty_indices")(x, room);
