@@ -15,7 +15,7 @@ Communicator::Communicator(pithComm_t handle) : handle_(handle) {
 
 Communicator::~Communicator() {
   if (ended_.exchange(true) || process_ != fork_generation()) return;
-  const nb::gil_scoped_release released;
+  const WithoutGil released;
   pithCommDestroy(handle_);
 }
 
@@ -87,7 +87,7 @@ Driving::~Driving() {
   if (!comm_) return;
   comm_->driver_.store(std::thread::id(), std::memory_order_release);
   if (!comm_->to_be_aborted_ || comm_->ended_.exchange(true)) return;
-  const nb::gil_scoped_release released;
+  const WithoutGil released;
   pithCommAbort(comm_->handle_);
 }
 

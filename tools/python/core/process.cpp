@@ -1,11 +1,10 @@
 #include "process.hpp"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdint>
-
-#include "nanobind/nanobind.h"
 
 namespace pith::python {
 
@@ -13,6 +12,8 @@ namespace {
 
 std::atomic<unsigned> generation{0};
 std::atomic<std::uintptr_t> main_thread{0};
+std::atomic<bool> ending{
+    false};  // the interpreter: only daemon threads are left beside the main one
 
 std::uintptr_t this_thread() { return static_cast<std::uintptr_t>(pthread_self()); }
 
@@ -23,6 +24,8 @@ void watch_process() {
   // thread.
   const auto threading = nanobind::module_::import_("threading");
   main_thread = nanobind::cast<std::uintptr_t>(threading.attr("main_thread")().attr("ident"));
+  nanobind::module_::import_("atexit").attr("register")(
+      nanobind::cpp_function([] { ending.store(true); }));
   pthread_atfork(nullptr, nullptr, [] {
     generation.fetch_add(1, std::memory_order_relaxed);
     main_thread.store(this_thread(), std::memory_order_relaxed);
@@ -32,5 +35,10 @@ void watch_process() {
 unsigned fork_generation() { return generation.load(std::memory_order_relaxed); }
 
 bool on_main_thread() { return main_thread.load(std::memory_order_relaxed) == this_thread(); }
+
+WithoutGil::~WithoutGil() {
+  while (ending.load() && !on_main_thread()) ::pause();
+  PyEval_RestoreThread(state_);
+}
 
 }  // namespace pith::python

@@ -91,7 +91,7 @@ bool Request::wait_until(std::optional<double> timeout_s) {
     const std::chrono::duration<double> waited = Clock::now() - begin;
     if (timeout_s && waited.count() > *timeout_s) return false;
     {
-      const nb::gil_scoped_release released;
+      const WithoutGil released;
       pause(turn);
     }
     if (turn % turns_per_look == 0 && PyErr_CheckSignals() != 0) throw nb::python_error();
@@ -123,7 +123,7 @@ nb::object Request::wait(std::optional<double> timeout_s) {
   Outcome outcome;
   bool interrupted = false;
   {
-    const nb::gil_scoped_release released;
+    const WithoutGil released;
     const Wait wait;
     outcome = outcome_of(pithWait(flight_->request));
     interrupted = wait.raised();

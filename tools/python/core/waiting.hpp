@@ -38,7 +38,7 @@ Outcome without_gil(Call call) {
   Outcome outcome;
   bool raised = false;
   {
-    const nb::gil_scoped_release released;
+    const WithoutGil released;
     const Wait wait;
     outcome = outcome_of(call());
     raised = wait.raised();
