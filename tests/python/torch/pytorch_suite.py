@@ -32,14 +32,17 @@ CHILD = """
 import sys
 import torch
 import pith.torch
-from torch.testing._internal.common_utils import run_tests
-from torch.testing._internal.distributed import distributed_test
+from torch.testing._internal.common_distributed import DistTestCases
+
+for feature in ("ddp", "subgroup"):  # asked while distributed_test is imported
+    DistTestCases.backend_feature[feature].add("pith")
+
 from torch.testing._internal.distributed.distributed_test import DistributedTest, TestDistBackend
 
 class TestSuite(TestDistBackend, DistributedTest._DistTestBase):
     def setUp(self):
         super().setUp()
-        self._fork_processes()
+        self._start_processes(torch.multiprocessing.get_context("fork").Process)
 
 if __name__ == "__main__":
     import unittest
@@ -95,17 +98,16 @@ def run_some(
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        text=True,
         start_new_session=True,
     )
     assert process.stdout is not None
     os.set_blocking(process.stdout.fileno(), False)
     last = time.monotonic()
-    text = ""
+    unread = b""  # bytes: a text stream does not know that nothing is there yet
     while True:
-        text += process.stdout.read() or ""
-        *lines, text = text.split("\n")
-        for line in lines:
+        unread += process.stdout.read() or b""
+        *lines, unread = unread.split(b"\n")
+        for line in (line.decode(errors="replace") for line in lines):
             if line.startswith("RESULT "):
                 name, what, why = (line.split(" ", 3) + [""])[1:4]
                 found[name] = [what, why]

@@ -30,9 +30,18 @@ def shrink(
     is_default = group is None or group is dist.group.WORLD
     info = c10d._prepare_shrink_target_group(group)
     made = c10d._finalize_shrunk_group(info, _global(info, gone), smaller)
+    _name_backend(made, smaller)
     if is_default:
         c10d._world.pg_group_ranks[made] = {rank: rank for rank in range(len(survivors))}
     return made
+
+
+def _name_backend(group: dist.ProcessGroup, backend: object) -> None:
+    """PyTorch calls the backend of every shrunken group on the CPU Gloo, and DDP believes it."""
+    kind = dist.ProcessGroup.BackendType.CUSTOM
+    for device in ("cpu", "cuda"):
+        group._register_backend(torch.device(device), kind, backend)
+    group._set_default_backend(kind)
 
 
 def _ranks_of(backend: object, old_rank: int) -> list[int]:
