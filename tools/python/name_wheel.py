@@ -13,11 +13,16 @@ import zipfile
 
 def without_torch(wheel: pathlib.Path, folder: str) -> pathlib.Path:
     """The backend for PyTorch needs PyTorch's libraries, which are loaded before it."""
+    left_out = b"pith/torch/_backend"
     copy = pathlib.Path(folder) / wheel.name
     with zipfile.ZipFile(wheel) as whole, zipfile.ZipFile(copy, "w") as rest:
         for item in whole.infolist():
-            if not item.filename.startswith("pith/torch/_backend"):
-                rest.writestr(item, whole.read(item))
+            content = whole.read(item)
+            if item.filename.endswith("/RECORD"):
+                lines = content.splitlines(keepends=True)
+                content = b"".join(line for line in lines if not line.startswith(left_out))
+            if not item.filename.encode().startswith(left_out):
+                rest.writestr(item, content)
     return copy
 
 
