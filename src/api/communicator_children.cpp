@@ -9,7 +9,7 @@
 #include "api/communicator_creation.hpp"
 #include "api/completion.hpp"
 #include "api/last_error.hpp"
-#include "core/pause.hpp"
+#include "core/waiting.hpp"
 
 using namespace pith;
 using namespace pith::api;

@@ -9,7 +9,7 @@
 #include "api/completion.hpp"
 #include "api/last_error.hpp"
 #include "core/log.hpp"
-#include "core/pause.hpp"
+#include "core/waiting.hpp"
 #include "startup/connect.hpp"
 #include "startup/rendezvous.hpp"
 #include "startup/start.hpp"

@@ -8,7 +8,7 @@
 #include "api/last_error.hpp"
 #include "comm/group.hpp"
 #include "core/heap.hpp"
-#include "core/pause.hpp"
+#include "core/waiting.hpp"
 
 using namespace pith;
 using namespace pith::api;

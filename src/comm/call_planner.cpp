@@ -74,7 +74,7 @@ CallPlan CallPlanner::Learned::turn_in(Seat& seat, const Choices::Cell& cell, st
   seat.usual_until = turns.next(count + 1);
   const Turn turn = turns.at(count);
   CallPlan plan = turn.of == TurnOf::rival ? plan_of(turn.rival) : seat.usual;
-  plan.is_timed |= turn.of != TurnOf::choice;
+  plan.is_timed |= seat.whose != WhoseTime::nobodys && turn.of != TurnOf::choice;
   plan.is_told = seat.whose == WhoseTime::slowest && turn.of != TurnOf::choice;
   plan.is_trial = turn.of == TurnOf::rival;
   return plan;

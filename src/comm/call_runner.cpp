@@ -7,7 +7,7 @@
 #include "core/clock.hpp"
 #include "core/float_mode.hpp"
 #include "core/log.hpp"
-#include "core/pause.hpp"
+#include "core/waiting.hpp"
 
 namespace pith {
 

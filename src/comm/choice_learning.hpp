@@ -46,9 +46,9 @@ class ChoiceLearning {
   // --- by the thread that issues calls ---
 
   bool wants_time_of(const CollectiveArgs& args) const {
-    const bool is_timed = is_first_ && (args.plan.is_timed || times_all());
-    return is_timed && (args.plan.is_told ||
-                        whose_time(args.collective, model_.link()) == WhoseTime::everyones);
+    if (!is_first_) return false;
+    return args.plan.is_timed ||
+           (times_all() && whose_time(args.collective, model_.link()) == WhoseTime::everyones);
   }
   // `slowest_s`: if ranks have told it. Times that the control thread is too slow to fetch are
   // dropped. Allocates nothing.

@@ -7,7 +7,7 @@
 #include "comm/process_end.hpp"
 #include "core/clock.hpp"
 #include "core/float_mode.hpp"
-#include "core/pause.hpp"
+#include "core/waiting.hpp"
 #include "streams/stream_memory.hpp"
 #include "streams/streams.hpp"
 
@@ -59,7 +59,7 @@ namespace {
 void interrupt(std::span<Engine* const> engines) {
   for (Engine* engine : engines) {
     engine->own();
-    Interrupt::of_this_thread().end_calls(engine->on_no_memory);
+    if (engine->end_calls) engine->end_calls(Engine::EndedBy::interrupt);
     engine->disown();
   }
 }

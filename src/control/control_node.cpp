@@ -12,7 +12,7 @@
 #include "control/control_tcp.hpp"
 #include "control/members.hpp"
 #include "core/clock.hpp"
-#include "core/pause.hpp"
+#include "core/waiting.hpp"
 
 namespace pith {
 

@@ -11,8 +11,8 @@
 
 #include "core/clock.hpp"
 #include "core/descriptor_limit.hpp"
-#include "core/pause.hpp"
 #include "core/progress_thread.hpp"
+#include "core/waiting.hpp"
 
 namespace pith {
 
@@ -86,8 +86,8 @@ bool Engine::with_memory(const Run& run) {
   try {
     return run();
   } catch (const std::bad_alloc&) {
-    if (!on_no_memory) throw;
-    on_no_memory();
+    if (!end_calls) throw;
+    end_calls(EndedBy::no_memory);
     return true;
   }
 }
@@ -192,7 +192,7 @@ void Engine::nap() {
     disown();
     const bool ends = is_interrupted();
     own();
-    if (ends) Interrupt::of_this_thread().end_calls(on_no_memory);
+    if (ends && end_calls) end_calls(EndedBy::interrupt);
   }
   constexpr std::size_t most = 16;
   napping_.store(true, std::memory_order_seq_cst);

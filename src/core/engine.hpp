@@ -51,9 +51,10 @@ class Engine {
 
   // One turn: posted work, ready coroutines, sources. True if there was anything to do.
   bool progress();
-  // Called by progress() when a source or posted work runs out of memory; the engine goes on
-  // afterwards. If empty, std::bad_alloc leaves progress().
-  std::function<void()> on_no_memory;
+  // Ends all calls: a source or posted work has run out of memory, or who waits was interrupted.
+  // The engine goes on afterwards. If empty, std::bad_alloc leaves progress().
+  enum class EndedBy : std::uint8_t { no_memory, interrupt };
+  std::function<void(EndedBy)> end_calls;
   // Frees the reserve, so that there is memory to report that memory is exhausted.
   void open_reserve() { reserve_.reset(); }
   // One turn that polls every source, for callers that make turns rarely.

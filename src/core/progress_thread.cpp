@@ -7,7 +7,7 @@
 
 #include "core/engine.hpp"
 #include "core/float_mode.hpp"
-#include "core/pause.hpp"
+#include "core/waiting.hpp"
 
 namespace pith {
 

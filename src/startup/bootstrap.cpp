@@ -11,7 +11,7 @@
 
 #include "core/clock.hpp"
 #include "core/descriptor_limit.hpp"
-#include "core/pause.hpp"
+#include "core/waiting.hpp"
 #include "startup/blob.hpp"
 
 namespace pith {

@@ -1,10 +1,13 @@
 // Ranks that learn (PITH_LEARN) make calls by every rival and variant in turn: each gives the
-// result.
+// result. What is learnt of them is the time of the rank that takes longest.
+#include <chrono>
 #include <cstdint>
 #include <string>
+#include <thread>
 
 #include "catch.hpp"
 #include "ranks.hpp"
+#include "tests/model/temporary_folder.hpp"
 
 using namespace ranks;
 
@@ -65,7 +68,33 @@ void call_often(Rank& self) {
   }
 }
 
+// The root's calls are short, as those that wait for it have made theirs before.
+void keep_others_waiting(Rank& self) {
+  const Comm comm(self.join());
+  const Buffer data(count * 4, false);
+  for (int call = 0; call < 2 * calls; ++call) {
+    if (self.rank == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    ok(pithBroadcast(data.data(), data.data(), count, pithInt32, 0, comm, nullptr));
+  }
+}
+
+// Of broadcasts, of any size and algorithm; 0: none was timed.
+double first_median_s(const std::string& text) {
+  const std::string name = "\"median_s\": ";
+  const std::size_t at = text.find(name, text.find("\"broadcast\""));
+  return at == std::string::npos ? 0 : std::stod(text.substr(at + name.size()));
+}
+
 }  // namespace
+
+TEST_CASE("rank 0 learns how long the slowest rank's broadcast takes", "[learning]") {
+  const pith::test::TemporaryFolder folder;
+  Setup setup;
+  setup.transport = "shm";
+  setup.environment = {{"PITH_LEARN", "1"}, {"PITH_EXPLAIN_LOG", folder.path()}};
+  REQUIRE(run(2, setup, keep_others_waiting) == "");
+  CHECK(first_median_s(folder.take()) > 0.5e-3);
+}
 
 TEST_CASE("calls that learn are right whatever they try", "[learning]") {
   Setup setup;

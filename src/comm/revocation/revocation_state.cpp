@@ -9,7 +9,6 @@
 #include "core/clock.hpp"
 #include "core/float_mode.hpp"
 #include "core/log.hpp"
-#include "core/pause.hpp"
 #include "startup/start_error.hpp"
 
 namespace pith {
@@ -35,8 +34,8 @@ RevocationState::RevocationState(Links& links, const CallsUnderWay& calls,
   links.on_failure(this, [](void* self, const Error& error) {
     static_cast<RevocationState*>(self)->revoke_for_loss(error);
   });
-  links.engine().on_no_memory = [this] {
-    if (!Interrupt::of_this_thread().ending) return revoke(out_of_memory());
+  links.engine().end_calls = [this](Engine::EndedBy what) {
+    if (what == Engine::EndedBy::no_memory) return revoke(out_of_memory());
     revoke({Code::remote, fmt::format("rank {} was interrupted while it waited", who_.rank),
             who_.rank});
   };

@@ -1,6 +1,5 @@
-// A pause between two polls of something that cannot wake the thread: yields while an event may
-// come soon, then sleeps, so that a long wait does not occupy a core. And what a thread asks in
-// long waits: whether they shall end.
+// What a thread does in long waits: it pauses between two polls of what cannot wake it, and asks
+// whether the wait shall end.
 #pragma once
 
 #include <sched.h>
@@ -23,7 +22,6 @@ struct Interrupt {
   void* context = nullptr;
   std::uint64_t asked_ns = 0;
   const std::function<void()>* cancel = nullptr;  // ends what the thread makes, if anything
-  bool ending = false;                            // while end_calls() runs
 
   static Interrupt& of_this_thread() {
     static constinit thread_local Interrupt one;
@@ -35,12 +33,6 @@ struct Interrupt {
     if (check(context) == 0) return false;
     if (cancel) (*cancel)();
     return true;
-  }
-  // `end`: the on_no_memory of an engine, which ends its calls for either reason.
-  void end_calls(const std::function<void()>& end) {
-    ending = true;
-    if (end) end();
-    ending = false;
   }
 };
 
@@ -65,6 +57,7 @@ class Cancellable {
   const std::function<void()>* const outer_;
 };
 
+// Yields while an event may come soon, then sleeps, so that a long wait does not occupy a core.
 // `idle_turns`: polls without success so far.
 inline void pause(unsigned idle_turns) {
   constexpr unsigned yields = 2000;
