@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -230,3 +231,21 @@ def test_registered_memory() -> None:
         grown.resize_(20)
 
     run_ranks(body, 2)
+
+
+def test_a_store_with_the_names_of_an_earlier_start(tmp_path: Path) -> None:
+    """As torchrun leaves it: the ranks meet although the others come before rank 0."""
+
+    def body(rank: int, size: int) -> None:
+        dist.destroy_process_group()
+        for _ in range(2):
+            store = dist.FileStore(str(tmp_path / "store"), 100)
+            if rank == 0:
+                time.sleep(0.5)
+            dist.init_process_group("pith", store=store, rank=rank, world_size=size)
+            x = torch.ones(1)
+            dist.all_reduce(x)
+            assert x == size
+            dist.destroy_process_group()
+
+    run_ranks(body, 3)
