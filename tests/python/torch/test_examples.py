@@ -38,6 +38,18 @@ def test_transformer(compress: str) -> None:
     assert len(losses) == 3 and losses[-1] < losses[0] - 0.1, out
 
 
+@pytest.mark.parametrize("spec", ["none", "topk:density=0.05,bypass=never"])
+def test_diloco(spec: str) -> None:
+    """The loss falls, and the compressed exchange sends less."""
+    sizes = ["--size", "tiny", "--steps", "60", "--every", "10", "--bytes", "50000"]
+    program = [str(EXAMPLES / "diloco_transformer.py"), *sizes, "--spec", spec]
+    more = ["--lr", "0.003", "--momentum", "0.5"]
+    out = run([*TORCHRUN, "--nproc_per_node", "2", *program, *more])
+    steps = re.findall(r"validation loss ([\d.]+), (\d+) KiB sent", out)
+    assert len(steps) == 6 and float(steps[-1][0]) < float(steps[0][0]) - 0.1, out
+    assert all((int(sent) < 30) == (spec != "none") for _, sent in steps), out
+
+
 def test_shrink() -> None:
     out = run([sys.executable, str(EXAMPLES / "ddp_shrink.py"), "--ranks", "3", "--steps", "40"])
     assert re.search(r"rank 0: .*rank 2", out), out
