@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from datetime import timedelta
@@ -249,3 +251,25 @@ def test_a_store_with_the_names_of_an_earlier_start(tmp_path: Path) -> None:
             dist.destroy_process_group()
 
     run_ranks(body, 3)
+
+
+PROGRAM_WITHOUT_AN_END = """
+import time
+import torch
+import torch.distributed as dist
+import pith.torch
+
+def slow(done):
+    time.sleep(1)
+    print("callback ends", flush=True)
+
+dist.init_process_group("pith", store=dist.HashStore(), rank=0, world_size=1)
+dist.all_reduce(torch.ones(3), async_op=True).get_future().then(slow)
+"""
+
+
+def test_exit_without_destroying_the_group() -> None:
+    """The interpreter waits for the callbacks of calls that have begun."""
+    command = [sys.executable, "-c", PROGRAM_WITHOUT_AN_END]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert (done.returncode, done.stdout) == (0, "callback ends\n"), done.stderr

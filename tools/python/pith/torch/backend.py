@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import secrets
 import time
@@ -9,9 +10,11 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
 
 from pith.torch import _backend
 
+CPU = torch.device("cpu")
 START = "pith/start"
 UNREACHABLE = "cannot reach the bootstrap root"  # in libpith's message
 
@@ -66,6 +69,20 @@ def _next_start(store: dist.Store, old: bytes, error: Exception) -> bytes:
 def register() -> None:
     if not hasattr(dist.Backend, "PITH"):
         dist.Backend.register_backend("pith", _create, extended_api=True, devices=["cpu", "cuda"])
+        atexit.register(_end_groups)
+
+
+def _end_groups() -> None:
+    """Ends groups that the program did not destroy, while callbacks of their calls can still run.
+
+    A thread that needs the interpreter while it is taken down ends the process with SIGABRT.
+    """
+    for group in list(c10d._world.pg_map):
+        try:
+            backend = backend_of(group, CPU)
+        except (RuntimeError, ValueError):  # another backend's
+            continue
+        backend.shutdown()
 
 
 def backend_of(group: dist.ProcessGroup | None, device: torch.device) -> Any:
@@ -83,4 +100,4 @@ def backend_of(group: dist.ProcessGroup | None, device: torch.device) -> Any:
 
 def failed_ranks(group: dist.ProcessGroup | None = None) -> list[int]:
     """The ranks of the group whose process or host is gone."""
-    return list(backend_of(group, torch.device("cpu")).failed())
+    return list(backend_of(group, CPU).failed())
