@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -230,3 +233,43 @@ def test_registered_memory() -> None:
         grown.resize_(20)
 
     run_ranks(body, 2)
+
+
+def test_a_store_with_the_names_of_an_earlier_start(tmp_path: Path) -> None:
+    """As torchrun leaves it: the ranks meet although the others come before rank 0."""
+
+    def body(rank: int, size: int) -> None:
+        dist.destroy_process_group()
+        for _ in range(2):
+            store = dist.FileStore(str(tmp_path / "store"), 100)
+            if rank == 0:
+                time.sleep(0.5)
+            dist.init_process_group("pith", store=store, rank=rank, world_size=size)
+            x = torch.ones(1)
+            dist.all_reduce(x)
+            assert x == size
+            dist.destroy_process_group()
+
+    run_ranks(body, 3)
+
+
+PROGRAM_WITHOUT_AN_END = """
+import time
+import torch
+import torch.distributed as dist
+import pith.torch
+
+def slow(done):
+    time.sleep(1)
+    print("callback ends", flush=True)
+
+dist.init_process_group("pith", store=dist.HashStore(), rank=0, world_size=1)
+dist.all_reduce(torch.ones(3), async_op=True).get_future().then(slow)
+"""
+
+
+def test_exit_without_destroying_the_group() -> None:
+    """The interpreter waits for the callbacks of calls that have begun."""
+    command = [sys.executable, "-c", PROGRAM_WITHOUT_AN_END]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert (done.returncode, done.stdout) == (0, "callback ends\n"), done.stderr

@@ -51,4 +51,4 @@ def test_block(block: str, tmp_path: Path) -> None:
 
 
 def test_there_are_blocks() -> None:
-    assert len(BLOCKS) == 3
+    assert len(BLOCKS) == 5

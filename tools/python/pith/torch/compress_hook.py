@@ -14,10 +14,7 @@ import torch.distributed as dist
 
 from pith.torch import _backend
 from pith.torch.backend import backend_of
-
-AUTO_SPEC_FEW = "topk:density=auto"
-AUTO_SPEC_MANY = "ar-topk:density=auto"
-AUTO_FEW_RANKS = 8
+from pith.torch.vector_compressor import check_spec, shares_of, spec_for
 
 
 class _Bucket:
@@ -43,8 +40,7 @@ class CompressHook:
     """
 
     def __init__(self, spec: str, scaler: Any = None) -> None:
-        if spec != "auto":
-            _backend.GradientCompressor(spec)  # a wrong spec is reported here
+        check_spec(spec)
         self.spec = spec
         self.scaler = scaler
         self.__name__ = "pith_compress_hook"  # DDP asks for it
@@ -100,13 +96,12 @@ class CompressHook:
         self._owners.clear()
         self._waiting.clear()
         self._scale = None
-        if isinstance(state, Mapping):
-            self._take(state, model, 1.0)
-            return
-        rank, size = dist.get_rank(group), dist.get_world_size(group)
-        # The mean over the ranks divides by another number now.
-        weight = size / len(state)
-        for saved in list(state)[rank::size]:
+        if isinstance(state, Mapping):  # no group needed
+            rank, size = 0, 1
+        else:
+            rank, size = dist.get_rank(group), dist.get_world_size(group)
+        mine, weight = shares_of(state, rank, size)
+        for saved in mine:
             self._take(saved, model, weight)
 
     def _take(self, state: Mapping[str, Any], model: torch.nn.Module, weight: float) -> None:
@@ -136,7 +131,7 @@ class CompressHook:
             return known
         for old in {self._owners[one] for one in key if one in self._owners}:
             self._dissolve(old)
-        bucket = self._buckets[key] = _Bucket(self._spec_for(size), parameters)
+        bucket = self._buckets[key] = _Bucket(spec_for(self.spec, size), parameters)
         self._owners.update((one, key) for one in key)
         return bucket
 
@@ -154,11 +149,6 @@ class CompressHook:
             residual = self._waiting.pop(id(parameter), None)
             if residual is not None:
                 gradient.add_(residual.view_as(gradient).to(gradient.device))
-
-    def _spec_for(self, size: int) -> str:
-        if self.spec != "auto":
-            return self.spec
-        return AUTO_SPEC_FEW if size <= AUTO_FEW_RANKS else AUTO_SPEC_MANY
 
     def _current_scale(self) -> float | None:
         return None if self.scaler is None else float(self.scaler.get_scale())

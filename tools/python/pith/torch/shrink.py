@@ -8,9 +8,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
-from pith.torch.backend import backend_of
-
-CPU = torch.device("cpu")
+from pith.torch.backend import CPU, backend_of
 
 
 def shrink(

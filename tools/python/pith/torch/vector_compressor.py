@@ -1,0 +1,72 @@
+"""The compressor of one vector that is reduced again and again, and can be saved.
+
+A compressor of libpith cannot be given residuals from Python. What is loaded waits here, and is
+added to the next vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from pith.torch import _backend
+
+AUTO_SPEC_FEW = "topk:density=auto"
+AUTO_SPEC_MANY = "ar-topk:density=auto"
+AUTO_FEW_RANKS = 8
+
+
+def check_spec(spec: str) -> None:
+    if spec != "auto":
+        _backend.GradientCompressor(spec)
+
+
+def spec_for(spec: str, size: int) -> str:
+    """What "auto" means with that number of ranks."""
+    if spec != "auto":
+        return spec
+    return AUTO_SPEC_FEW if size <= AUTO_FEW_RANKS else AUTO_SPEC_MANY
+
+
+def shares_of(
+    state: Mapping[str, Any] | Sequence[Mapping[str, Any]], rank: int, size: int
+) -> tuple[Sequence[Mapping[str, Any]], float]:
+    """The saved states whose residuals this rank takes over, and the factor for them.
+
+    state: of this rank, or of all ranks of a run with another number of them. A mean over the ranks
+    divides by that number.
+    """
+    if isinstance(state, Mapping):
+        return [state], 1.0
+    return state[rank::size], size / len(state)
+
+
+class VectorCompressor:
+    def __init__(self, spec: str) -> None:
+        self._compressor = _backend.GradientCompressor(spec)
+        self._waiting: torch.Tensor | None = None
+
+    def mean(self, vector: torch.Tensor, backend: Any) -> None:
+        """Puts the mean over the ranks in place of the vector."""
+        if self._waiting is not None:
+            vector.add_(self._waiting.to(vector.device))
+            self._waiting = None
+        backend.allreduce_compressed(vector, self._compressor, async_op=False).wait()
+
+    def residual(self, count: int) -> torch.Tensor:
+        """What has not been sent, of each of `count` elements."""
+        held = self._compressor.residual()
+        if held.numel() == 0:
+            held = torch.zeros(count)
+        return held if self._waiting is None else held + self._waiting
+
+    def add_residual(self, residual: torch.Tensor) -> None:
+        residual = residual.to("cpu", torch.float32)
+        self._waiting = residual if self._waiting is None else self._waiting + residual
+
+    def stats(self) -> dict[str, float]:
+        """Of the last call."""
+        stats: dict[str, float] = self._compressor.stats()
+        return stats
