@@ -65,6 +65,18 @@ class Script(unittest.TestCase):
         self.assertIn("\nctest.build ", self.log)
         self.assertIn("address", self.output.splitlines()[-1])
 
+    def test_wanted_packages(self):
+        """The browser, without which the tests run, too."""
+        (self.here / "lacks-chromium").touch()
+        self.assertEqual(self.pith("test"), 0, self.output)
+        self.assertNotIn("chromium", self.log)
+        (self.here / "fails-apt-get").touch()
+        self.assertEqual(self.pith("test", "--full"), 0, self.output)
+        self.assertIn("chromium: not installed", self.output)
+        (self.here / "fails-apt-get").unlink()
+        self.assertEqual(self.pith("test", "--full"), 0, self.output)
+        self.assertRegex(self.log, r"(?m)^apt-get install .*\bchromium$")
+
     def test_wheel(self):
         (self.here / "lacks-python3-venv").touch()
         self.assertEqual(self.pith("wheel"), 0, self.output)

@@ -14,6 +14,7 @@ from pith.torch._version import check_version
 check_version()
 
 from pith.torch.backend import failed_ranks, register  # noqa: E402
+from pith.torch.bucket_stats import tensor_densities  # noqa: E402
 from pith.torch.compress_hook import CompressHook, compress_hook  # noqa: E402
 from pith.torch.memory import empty, registered_tensors  # noqa: E402
 from pith.torch.shrink import shrink  # noqa: E402
@@ -27,4 +28,5 @@ __all__ = [
     "failed_ranks",
     "registered_tensors",
     "shrink",
+    "tensor_densities",
 ]
