@@ -27,7 +27,8 @@ own top comment stands here. The schemes, as `pith-info --schemes` lists them:
 """
 PICTURE_NOTE = """
 What a sum of 1 MiB takes in virtual time by density, on 8 hosts with a rank each and links of
-1 Gbit/s, drawn by `pith-sim`: each scheme by its quickest exchange, and the quickest dense sum.
+1 Gbit/s, drawn by `pith-sim`: three schemes by each of their exchanges, and the dense algorithms,
+which are level lines. Dots are the shortest.
 
 ![Time by density](pictures/compressed.svg)
 """
