@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <utility>
 
 namespace pith {
 
@@ -63,6 +65,16 @@ Equations equations_of(const Model& model, std::span<const CallTime> calls, cons
   return sums;
 }
 
+// Squares of what the link does not explain, in standard deviations.
+double misfit(const Model& model, std::span<const CallTime> calls, const LinkCost& link) {
+  double sum = 0;
+  for (const CallTime& call : calls) {
+    const double late = std::log(call.seconds / parts_of(model, call, link).all);
+    sum += call_certainty * late * late;
+  }
+  return sum;
+}
+
 // One step of Gauss and Newton.
 LinkCost improved(const Equations& sums, const LinkCost& link) {
   constexpr double furthest = 1;
@@ -77,29 +89,48 @@ LinkCost improved(const Equations& sums, const LinkCost& link) {
 
 }  // namespace
 
-LinkCost fit_link(const Model& model, std::span<const CallTime> calls, const LinkGuess& guess) {
+LinkFit fit_link(const Model& model, std::span<const CallTime> calls, const LinkGuess& guess) {
   constexpr int steps = 16;
   LinkCost link = guess.link;
   for (int i = 0; i < steps; ++i) link = improved(equations_of(model, calls, guess, link), link);
-  return link;
-}
-
-LinkDoubt doubt_of(const Model& model, std::span<const CallTime> calls, const LinkGuess& fitted) {
-  const Equations sums = equations_of(model, calls, fitted, fitted.link);
+  const Equations sums = equations_of(model, calls, guess, link);
   const double by = sums.determinant();
-  return {std::sqrt(sums.bb / by), std::sqrt(sums.aa / by)};
+  return {link, std::sqrt(sums.bb / by), std::sqrt(sums.aa / by)};
 }
 
-std::array<LinkCost, 2> possible_links(const Model& model, const CallTime& call,
-                                       const LinkCost& before) {
-  constexpr double least = 0.01;
-  const Parts parts = parts_of(model, call, before);
-  const double more = call.seconds - parts.all;
-  const auto changed = [&](double value, double its_part) {
-    return value * std::max(its_part > 0 ? 1 + more / its_part : 1, least);
-  };
-  return {link_with(changed(before.alpha, parts.by_alpha), before.beta, before.gamma),
-          link_with(before.alpha, changed(before.beta, parts.by_beta), before.gamma)};
+std::vector<LinkCost> fitting_links(const Model& model, std::span<const CallTime> calls,
+                                    const LinkCost& start) {
+  constexpr int points = 22;
+  constexpr double fixed = 1e-3;
+  constexpr double unknown = 100;
+  constexpr double surely = 9;  // three standard deviations
+  if (calls.empty()) return {start};
+  const double shortest = std::ranges::min(calls, {}, &CallTime::seconds).seconds;
+  std::vector<std::pair<double, LinkCost>> fits;
+  LinkCost link = start;
+  for (int i = points; i >= 0; --i) {
+    const LinkCost with_alpha = link_with(shortest * std::exp2(-i / 2.0), link.beta, start.gamma);
+    link = fit_link(model, calls, {with_alpha, fixed, unknown}).link;
+    fits.emplace_back(misfit(model, calls, link), link);
+  }
+  const double best = std::ranges::min(fits, {}, &std::pair<double, LinkCost>::first).first;
+  std::vector<LinkCost> links;
+  for (const auto& [wrong, one] : fits) {
+    if (wrong < best + surely) links.push_back(one);
+  }
+  return links;
+}
+
+double least_more(const Model& model, const CallTime& one, const CallTime& other,
+                  std::span<const LinkCost> links) {
+  double least = std::numeric_limits<double>::max();
+  for (const LinkCost& link : links) {
+    const auto cost = [&](const CallTime& call) {
+      return model.cost(*call.algorithm, call.bytes, call.variant, &link);
+    };
+    least = std::min(least, std::log(cost(one) / cost(other)));
+  }
+  return least;
 }
 
 bool is_another_link(const LinkCost& one, const LinkCost& other) {

@@ -2,8 +2,8 @@
 // of its messages and bytes is what its time tells of a message and a byte.
 #pragma once
 
-#include <array>
 #include <span>
+#include <vector>
 
 #include "model/call_time.hpp"
 #include "model/model.hpp"
@@ -20,21 +20,26 @@ struct LinkGuess {
   double beta_doubt = hardly_known;
 };
 
-// The link on which these calls would take their times, as nearly as one can; near `guess` in what
-// they do not tell.
-LinkCost fit_link(const Model& model, std::span<const CallTime> calls, const LinkGuess& guess);
-
-// What these calls leave unknown of the logarithms of both. `fitted` has the doubts before them.
-struct LinkDoubt {
-  double alpha = 0;
-  double beta = 0;
+// The link on which calls would take their times, as nearly as one can, with what they leave
+// unknown of the logarithms of what it costs.
+struct LinkFit {
+  LinkCost link;
+  double alpha_doubt = 0;
+  double beta_doubt = 0;
 };
-LinkDoubt doubt_of(const Model& model, std::span<const CallTime> calls, const LinkGuess& fitted);
 
-// Links of which only alpha, or only beta, is another than `before`, and on which the call takes
-// its time.
-std::array<LinkCost, 2> possible_links(const Model& model, const CallTime& call,
-                                       const LinkCost& before);
+// Near `guess` in what the calls do not tell.
+LinkFit fit_link(const Model& model, std::span<const CallTime> calls, const LinkGuess& guess);
+
+// All links on which they would: of each alpha, by factors of 1.4, the beta that fits best, where
+// it fits not much worse than the best of all. `start`: of beta, and what is returned of no calls.
+std::vector<LinkCost> fitting_links(const Model& model, std::span<const CallTime> calls,
+                                    const LinkCost& start);
+
+// How much longer one call would take than the other, as a logarithm, on that of the links where
+// this is least.
+double least_more(const Model& model, const CallTime& one, const CallTime& other,
+                  std::span<const LinkCost> links);
 
 // Whether choices between algorithms may differ by it.
 bool is_another_link(const LinkCost& one, const LinkCost& other);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <iterator>
 
 #include "collectives/registry.hpp"
 #include "model/call_link.hpp"
@@ -22,6 +23,8 @@ constexpr std::size_t enough = 12;
 // Less is not worth a change; a rival that is slower by more is given up. Of logarithms.
 constexpr double worthwhile = 0.03;
 constexpr double hopeless = 0.1;
+// So much cost functions are.
+constexpr double usually_wrong = 0.25;
 // Earlier by so much, and by three times the noise, no single call is by accident. Late are some.
 constexpr double clearly_early = 0.2;
 
@@ -34,7 +37,9 @@ constexpr bool may_try(std::uint64_t calls, std::uint64_t tried) {
 
 // After so many times their median may be another one. The first calls over new connections take
 // longer, and where ranks run ahead of each other a long call is followed by a short one.
-bool says_more(std::size_t times) { return times >= few && std::has_single_bit(times); }
+bool says_more(std::size_t times, bool after_step) {
+  return (after_step || times >= few) && std::has_single_bit(times);
+}
 
 // The kernel's round trip is believed until the first step.
 LinkGuess guess_from(const LinkCost& link, bool is_start) {
@@ -70,19 +75,7 @@ Tuner::Tuner(const Model& model)
       link_(model.link()),
       era_began_(link_) {}
 
-Tuner::Trial& Tuner::trial(Learning& cell, Plan plan) {
-  const auto found = std::ranges::find(cell.trials, plan, &Trial::plan);
-  if (found != cell.trials.end()) return *found;
-  return cell.trials.emplace_back(plan);
-}
-
-// Of this era.
-RecentTimes Tuner::times(Learning& cell, Plan plan) const {
-  const Trial& its = trial(cell, plan);
-  return its.era == era_ ? its.times : RecentTimes();
-}
-
-void Tuner::add(Trial& trial, double seconds, bool prompt) const {
+void Tuner::add(CellTimes::Trial& trial, double seconds, bool prompt) const {
   if (trial.era != era_) trial.times = trial.prompt = {};
   trial.era = era_;
   trial.link = link_;
@@ -95,16 +88,16 @@ Choices::Plan Tuner::planned(const Key& key, const Choices::Cell& cell) const {
   return Choices::plan_of(model_.algorithm(key.first, SizeClass::of_index(key.second).largest()));
 }
 
-Tuner::Learning& Tuner::learning(const CallTime& time) {
+CellTimes& Tuner::cell_of(const CallTime& time) {
   const Key key{time.algorithm->collective, SizeClass(time.bytes).index()};
   const auto [found, is_new] = cells_.try_emplace(key);
-  Learning& cell = found->second;
+  CellTimes& cell = found->second;
   cell.bytes = time.bytes;
   if (is_new) cell.chosen = planned(key, wanted(key));
   return cell;
 }
 
-double Tuner::log_cost(const Learning& cell, Plan plan, const LinkCost& link) const {
+double Tuner::log_cost(const CellTimes& cell, Plan plan, const LinkCost& link) const {
   const std::size_t bytes = SizeClass(cell.bytes).largest();
   return std::log(
       model_.cost(Choices::algorithm_of(plan), bytes, Choices::variant_of(plan), &link));
@@ -120,24 +113,26 @@ double Tuner::at_largest(const CallTime& time) const {
   return own > 0 ? time.seconds * cost(SizeClass(time.bytes).largest()) / own : 0;
 }
 
-// The first call of a plan, which allocates what later ones use, is not counted.
+// The first call of a plan, which allocates what later ones use, is not counted, unless the choice
+// is a guess: then times differ by more.
 void Tuner::add(const CallTime& time) {
   const double seconds = at_largest(time);
   if (!(seconds > 0)) return;
   const Key key{time.algorithm->collective, SizeClass(time.bytes).index()};
-  Learning& cell = learning(time);
+  CellTimes& cell = cell_of(time);
   const Plan plan = Choices::plan_of(*time.algorithm, time.variant);
   ++cell.calls;
   cell.tried += time.is_trial;
-  Trial& its = trial(cell, plan);
-  if (!std::exchange(its.begun, true)) return;
+  CellTimes::Trial& its = cell.trial(plan);
+  const bool is_guess = over_links_ && wanted(key).trials == Choices::Trials::often;
+  if (!std::exchange(its.begun, true) && !is_guess) return;
   const bool of_link = over_links_ && is_prompt(time);
   if (plan == cell.chosen && is_step(cell, seconds)) {
     return of_link && may_be_link(cell, seconds) ? begin_era(key, cell, seconds)
                                                  : try_again(key, cell, seconds);
   }
   add(its, seconds, of_link);
-  if (of_link && says_more(its.prompt.count())) fit();
+  if (of_link && says_more(its.prompt.count(), era_ > 0)) fit();
   if (wanted(key).rival_count > 0) decide(key, cell);
 }
 
@@ -151,20 +146,14 @@ bool Tuner::is_prompt(const CallTime& time) const {
   return time.gap_s < hardly * std::min(expected, time.seconds);
 }
 
-// A call by the choice, of the largest size.
-CallTime Tuner::as_call(const Learning& cell, double seconds) const {
-  return {&Choices::algorithm_of(cell.chosen), Choices::variant_of(cell.chosen),
-          SizeClass(cell.bytes).largest(), seconds};
-}
-
 // Whether another link would make the choice take this time.
-bool Tuner::may_be_link(const Learning& cell, double seconds) const {
-  const CallTime call = as_call(cell, seconds);
-  return is_another_link(fit_link(model_, std::span(&call, 1), {link_}), link_);
+bool Tuner::may_be_link(const CellTimes& cell, double seconds) const {
+  const CallTime call = cell.call(cell.chosen, seconds);
+  return is_another_link(fit_link(model_, std::span(&call, 1), {link_}).link, link_);
 }
 
-bool Tuner::is_step(Learning& cell, double seconds) const {
-  const RecentTimes its = times(cell, cell.chosen);
+bool Tuner::is_step(CellTimes& cell, double seconds) const {
+  const RecentTimes its = cell.times(cell.chosen, era_);
   constexpr double remembered = 64;
   if (its.count() < few) return false;
   const double surprise = (std::log(seconds) - its.median()) / std::sqrt(cell.noise.variance());
@@ -175,35 +164,51 @@ bool Tuner::is_step(Learning& cell, double seconds) const {
   return late || early;
 }
 
-// If it is the link, nobody knows which part of it: what would be best in either case is tried
-// first.
-void Tuner::try_again(const Key& key, Learning& cell, double seconds) {
+void Tuner::try_again(const Key& key, CellTimes& cell, double seconds) {
   if (!may_try(cell.calls, cell.tried)) return;
-  for (Trial& one : cell.trials) one.times = one.prompt = {};
-  const Choices::Cell fresh = model_.cell_on(link_, key.first, SizeClass(cell.bytes));
-  if (!over_links_) return carry_over(key, cell, fresh);
-  carry_over(key, cell, fresh, possible_links(model_, as_call(cell, seconds), link_));
+  cell.forget_times();
+  carry_over(key, cell, model_.cell_on(link_, key.first, SizeClass(cell.bytes)));
+  if (!over_links_) return;
+  add(cell.trial(cell.chosen), seconds, false);
+  try_promising(key, cell);
 }
 
-// Calls of one size do not tell whether messages or bytes take longer, so the rivals are tried even
-// where the fit knows no other link.
-void Tuner::begin_era(const Key& key, Learning& cell, double seconds) {
+void Tuner::begin_era(const Key& key, CellTimes& cell, double seconds) {
   ++era_;
   era_began_ = link_;
-  add(trial(cell, cell.chosen), seconds, true);
+  add(cell.trial(cell.chosen), seconds, true);
   fit();
   carry_over(key, cell, model_.cell_on(link_, key.first, SizeClass(cell.bytes)));
+  if (may_try(cell.calls, cell.tried)) try_promising(key, cell);
+}
+
+// Calls of one size do not tell whether messages or bytes take longer. What gains most if it is the
+// one or the other is tried first, and tells.
+void Tuner::try_promising(const Key& key, CellTimes& cell) {
+  const std::vector<LinkCost> links = fitting_links(model_, cell.calls_of(era_, false), link_);
+  Choices::Cell& wanted = this->wanted(key);
+  std::vector<std::pair<double, Plan>> found;
+  for (const Algorithm& one : algorithms()) {
+    if (one.collective != key.first || !serves(one, model_.shape(SizeClass(cell.bytes).largest())))
+      continue;
+    const Plan plan = Choices::plan_of(one);
+    found.emplace_back(least_more(model_, cell.call(plan), cell.call(cell.chosen), links), plan);
+  }
+  std::ranges::sort(found);
+  Choices::Cell next;
+  next.chosen = wanted.chosen;
+  next.trials = Choices::Trials::often;
+  for (const auto& [more, plan] : found) {
+    if (plan != next.chosen && more < usually_wrong) next.add_rival(plan);
+  }
+  wanted = next;
 }
 
 // Of this era.
 std::vector<CallTime> Tuner::link_times() const {
   std::vector<CallTime> calls;
   for (const auto& [key, cell] : cells_) {
-    for (const Trial& one : cell.trials) {
-      if (one.era != era_ || one.prompt.count() == 0) continue;
-      calls.push_back({&Choices::algorithm_of(one.plan), Choices::variant_of(one.plan),
-                       SizeClass(cell.bytes).largest(), std::exp(one.prompt.median())});
-    }
+    std::ranges::copy(cell.calls_of(era_, true), std::back_inserter(calls));
   }
   return calls;
 }
@@ -212,14 +217,13 @@ std::optional<LinkTable::OfCalls> Tuner::learnt_link() const {
   const std::vector<CallTime> calls = link_times();
   if (calls.empty()) return std::nullopt;
   const LinkGuess before = guess_from(era_began_, era_ == 0);
-  const LinkCost found = fit_link(model_, calls, before);
-  const LinkDoubt doubt = doubt_of(model_, calls, {found, before.alpha_doubt});
-  return LinkTable::OfCalls{{found.alpha, doubt.alpha}, {found.beta, doubt.beta}};
+  const LinkFit fit = fit_link(model_, calls, before);
+  return LinkTable::OfCalls{{fit.link.alpha, fit.alpha_doubt}, {fit.link.beta, fit.beta_doubt}};
 }
 
 // All choices follow where the link is another than was thought.
 void Tuner::fit() {
-  const LinkCost found = fit_link(model_, link_times(), guess_from(era_began_, era_ == 0));
+  const LinkCost found = fit_link(model_, link_times(), guess_from(era_began_, era_ == 0)).link;
   if (!is_another_link(found, link_)) return;
   const LinkCost before = std::exchange(link_, found);
   reasons_.push_back(
@@ -235,16 +239,16 @@ void Tuner::fit() {
 
 // Of those that were tried. The time of a plan was its cost on the link of the time times some
 // factor, and is its cost on the link as it is now times that.
-Choices::Plan Tuner::likely_best(Learning& cell) const {
+Choices::Plan Tuner::likely_best(CellTimes& cell) const {
   constexpr double clearly = 0.1;
-  const auto expected = [&](const Trial& one) {
+  const auto expected = [&](const CellTimes::Trial& one) {
     const double change = log_cost(cell, one.plan, link_) - log_cost(cell, one.plan, one.link);
     return one.times.median() + (one.era == era_ ? 0 : change);
   };
-  const Trial chosen = trial(cell, cell.chosen);
+  const CellTimes::Trial chosen = cell.trial(cell.chosen);
   if (chosen.times.count() == 0) return cell.chosen;
-  const Trial* best = &chosen;
-  for (const Trial& one : cell.trials) {
+  const CellTimes::Trial* best = &chosen;
+  for (const CellTimes::Trial& one : cell.trials) {
     if (one.times.count() > 0 && expected(one) < expected(*best)) best = &one;
   }
   return expected(*best) < expected(chosen) - clearly ? best->plan : cell.chosen;
@@ -252,39 +256,33 @@ Choices::Plan Tuner::likely_best(Learning& cell) const {
 
 // Where the link is known to be another one, what was never tried is chosen if it should be faster
 // by more than cost functions are usually wrong.
-Choices::Plan Tuner::expected_best(const Key& key, Learning& cell,
+Choices::Plan Tuner::expected_best(const Key& key, CellTimes& cell,
                                    const Choices::Cell& fresh) const {
-  constexpr double surely = 0.25;
   const Plan known = likely_best(cell);
   const Plan predicted = planned(key, fresh);
-  if (trial(cell, predicted).begun) return known;
+  if (cell.trial(predicted).begun) return known;
   const double gain = log_cost(cell, known, link_) - log_cost(cell, predicted, link_);
-  return gain > surely ? predicted : known;
+  return gain > usually_wrong ? predicted : known;
 }
 
 // What is known of a cell meets what would be chosen if nothing were.
-void Tuner::carry_over(const Key& key, Learning& cell, const Choices::Cell& fresh,
-                       std::span<const LinkCost> possible) {
+void Tuner::carry_over(const Key& key, CellTimes& cell, const Choices::Cell& fresh) {
   if (model_.is_forced(key.first)) return;
   const bool tries = may_try(cell.calls, cell.tried);
   Choices::Cell& wanted = this->wanted(key);
   Choices::Cell next;
   next.chosen = tries ? expected_best(key, cell, fresh) : likely_best(cell);
   const auto propose = [&](Plan plan) {
-    if (tries && times(cell, plan).count() < few) next.add_rival(plan);
+    if (tries && cell.times(plan, era_).count() < few) next.add_rival(plan);
   };
   // The choice until now stays a rival, and is judged by the times that it has.
   if (tries) next.add_rival(cell.chosen);
-  for (const LinkCost& link : possible) {
-    const Shape shape = model_.shape(SizeClass(cell.bytes).largest());
-    propose(Choices::plan_of(cheapest_algorithm(shape, key.first, link)));
-  }
   propose(planned(key, fresh));
   for (std::size_t i = 0; tries && i < wanted.rival_count; ++i) next.add_rival(wanted.rivals[i]);
   for (std::size_t i = 0; i < fresh.rival_count; ++i) propose(fresh.rivals[i]);
   next.remove_rival(next.chosen);
   // Before any step nothing is known to be wrong, and trials of half the calls cost a lot.
-  const bool is_guess = era_ > 0 || !possible.empty() || !over_links_;
+  const bool is_guess = era_ > 0 || !over_links_;
   if (next.rival_count > 0)
     next.trials = is_guess ? Choices::Trials::often : Choices::Trials::seldom;
   cell.chosen = next.chosen;
@@ -292,15 +290,33 @@ void Tuner::carry_over(const Key& key, Learning& cell, const Choices::Cell& fres
   wanted = next;
 }
 
-void Tuner::decide(const Key& key, Learning& cell) {
+// Rivals that can no longer win. Whether one that is left should be faster, by its times or, before
+// it has any, on one of the links that may be.
+bool Tuner::drop_hopeless(CellTimes& cell, Choices::Cell& wanted) const {
+  const std::vector<LinkCost> links = fitting_links(model_, cell.calls_of(era_, false), link_);
+  const double ours = cell.times(cell.chosen, era_).median();
+  const Choices::Cell before = wanted;
+  bool is_guess = false;
+  for (std::size_t i = 0; i < before.rival_count; ++i) {
+    const Plan rival = before.rivals[i];
+    const RecentTimes its = cell.times(rival, era_);
+    const double expected = least_more(model_, cell.call(rival), cell.call(cell.chosen), links);
+    const double more = its.count() > 0 ? its.median() - ours : expected;
+    if (more > hopeless && expected > usually_wrong) wanted.remove_rival(rival);
+    is_guess |= more < -worthwhile;
+  }
+  return is_guess;
+}
+
+void Tuner::decide(const Key& key, CellTimes& cell) {
   Choices::Cell& wanted = this->wanted(key);
   const Choices::Cell before = wanted;
   bool is_judged = false;
   bool is_seen = true;
   for (std::size_t i = 0; i < before.rival_count; ++i) {
     const Plan rival = before.rivals[i];
-    const RecentTimes its = times(cell, rival);
-    const Verdict verdict = judge(times(cell, cell.chosen), its);
+    const RecentTimes its = cell.times(rival, era_);
+    const Verdict verdict = judge(cell.times(cell.chosen, era_), its);
     if (verdict == Verdict::better) choose(key, cell, rival);
     if (verdict != Verdict::open) wanted.remove_rival(rival);
     is_judged |= verdict != Verdict::open || its.count() >= few;
@@ -308,13 +324,14 @@ void Tuner::decide(const Key& key, Learning& cell) {
   }
   // Early turns are over, or will be soon; what was a guess is one no more.
   const bool is_guess = wanted.trials == Choices::Trials::often;
+  if (is_guess && over_links_) is_seen = !drop_hopeless(cell, wanted);
   if (is_guess ? is_seen : is_judged) wanted.trials = Choices::Trials::seldom;
   if (wanted.rival_count == 0) wanted.trials = Choices::Trials::early;
   if (wanted != before && wanted.rival_count == 0) try_chunks(key, cell);
 }
 
 // Adds the chosen algorithm with other chunks as rivals, where its messages are that long.
-void Tuner::try_chunks(const Key& key, Learning& cell) {
+void Tuner::try_chunks(const Key& key, CellTimes& cell) {
   if (std::exchange(cell.chunks_tried, true)) return;
   if (Choices::variant_of(cell.chosen) != Variant::usual) return;
   const bool is_cut = key.first == Collective::allreduce;
@@ -329,10 +346,10 @@ void Tuner::try_chunks(const Key& key, Learning& cell) {
   if (wanted.rival_count > 0) wanted.trials = Choices::Trials::seldom;
 }
 
-void Tuner::choose(const Key& key, Learning& cell, Plan plan) {
+void Tuner::choose(const Key& key, CellTimes& cell, Plan plan) {
   const auto told = [&](Plan one) {
     return fmt::format("{} {:.3g} us", Choices::text_of(one),
-                       std::exp(times(cell, one).median()) * 1e6);
+                       std::exp(cell.times(one, era_).median()) * 1e6);
   };
   reasons_.push_back(fmt::format("{} of up to {} bytes: {} instead of {}", name_of(key.first),
                                  SizeClass(cell.bytes).largest(), told(plan), told(cell.chosen)));

@@ -22,12 +22,11 @@
 #include <utility>
 #include <vector>
 
-#include "model/call_time.hpp"
+#include "model/call_link.hpp"
+#include "model/cell_times.hpp"
 #include "model/choices.hpp"
 #include "model/link_table.hpp"
 #include "model/model.hpp"
-#include "model/recent_times.hpp"
-#include "model/robust.hpp"
 
 namespace pith {
 
@@ -66,55 +65,33 @@ class Tuner {
   std::vector<std::string> take_reasons() { return std::exchange(reasons_, {}); }
 
  private:
-  struct Trial {
-    explicit Trial(Choices::Plan what) : plan(what) {}
-
-    Choices::Plan plan;
-    bool begun = false;
-    RecentTimes times;      // of one era
-    RecentTimes prompt;     // those of them that are
-    std::uint64_t era = 0;  // which
-    LinkCost link;          // as it was then
-  };
-  struct Learning {
-    std::size_t bytes = 0;  // of the last call
-    Choices::Plan chosen = 0;
-    std::vector<Trial> trials;
-    NoiseScale noise;  // of the choice
-    StepDetectors steps;
-    std::uint64_t calls = 0;
-    std::uint64_t tried = 0;    // calls by rivals
-    bool chunks_tried = false;  // or being tried now
-  };
   using Key = std::pair<Collective, std::size_t>;
   using Plan = Choices::Plan;
 
   double at_largest(const CallTime& time) const;
-  double log_cost(const Learning& cell, Plan plan, const LinkCost& link) const;
-  Learning& learning(const CallTime& time);
-  static Trial& trial(Learning& cell, Plan plan);
-  RecentTimes times(Learning& cell, Plan plan) const;
-  void add(Trial& trial, double seconds, bool prompt) const;
+  double log_cost(const CellTimes& cell, Plan plan, const LinkCost& link) const;
+  CellTimes& cell_of(const CallTime& time);
+  void add(CellTimes::Trial& trial, double seconds, bool prompt) const;
   Choices::Cell& wanted(const Key& key) {
     return wanted_.at(key.first, SizeClass::of_index(key.second));
   }
   Plan planned(const Key& key, const Choices::Cell& cell) const;
 
   bool is_prompt(const CallTime& time) const;
-  bool is_step(Learning& cell, double seconds) const;
-  bool may_be_link(const Learning& cell, double seconds) const;
-  void begin_era(const Key& key, Learning& cell, double seconds);
-  CallTime as_call(const Learning& cell, double seconds) const;
-  void try_again(const Key& key, Learning& cell, double seconds);
+  bool is_step(CellTimes& cell, double seconds) const;
+  bool may_be_link(const CellTimes& cell, double seconds) const;
+  void begin_era(const Key& key, CellTimes& cell, double seconds);
+  void try_again(const Key& key, CellTimes& cell, double seconds);
   std::vector<CallTime> link_times() const;
   void fit();
-  void carry_over(const Key& key, Learning& cell, const Choices::Cell& fresh,
-                  std::span<const LinkCost> possible = {});
-  Plan likely_best(Learning& cell) const;
-  Plan expected_best(const Key& key, Learning& cell, const Choices::Cell& fresh) const;
-  void decide(const Key& key, Learning& cell);
-  void try_chunks(const Key& key, Learning& cell);
-  void choose(const Key& key, Learning& cell, Plan plan);
+  void carry_over(const Key& key, CellTimes& cell, const Choices::Cell& fresh);
+  Plan likely_best(CellTimes& cell) const;
+  Plan expected_best(const Key& key, CellTimes& cell, const Choices::Cell& fresh) const;
+  void try_promising(const Key& key, CellTimes& cell);
+  bool drop_hopeless(CellTimes& cell, Choices::Cell& wanted) const;
+  void decide(const Key& key, CellTimes& cell);
+  void try_chunks(const Key& key, CellTimes& cell);
+  void choose(const Key& key, CellTimes& cell, Plan plan);
 
   const Model& model_;
   const bool over_links_;
@@ -123,7 +100,7 @@ class Tuner {
   LinkCost link_;
   std::uint64_t era_ = 0;
   LinkCost era_began_;  // with this link; fits begin there, and so do not drift
-  std::map<Key, Learning> cells_;
+  std::map<Key, CellTimes> cells_;
   std::vector<std::string> reasons_;
 };
 

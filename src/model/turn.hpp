@@ -32,10 +32,10 @@ constexpr std::uint32_t timed_one_in(WhoseTime whose) {
   return whose == WhoseTime::slowest ? 512 : 64;  // to tell takes as long as a short call
 }
 
-// Rivals take turns, each as often as the others: a few times early on, since short calls may be
-// over by thousands before ranks agree on what to make of them, and later while it is agreed that
-// they are tried, but not for ever: the rank that judges may see no time of these calls. Then one
-// call in eight is a rival's, or in two.
+// Rivals take turns, the first of them first, each as often as the others: a few times early on,
+// since short calls may be over by thousands before ranks agree on what to make of them, and later
+// while it is agreed that they are tried, but not for ever: the rank that judges may see no time of
+// these calls. Then one call in eight is a rival's, or in two.
 class Turns {
  public:
   // `since`: how many calls had been made when the cell was agreed on.
@@ -48,10 +48,11 @@ class Turns {
       const std::uint32_t first = first_timed(count / timed_one_in_);
       return {count - first < 2 ? TurnOf::timed_choice : TurnOf::choice};
     }
-    const std::uint32_t turn = count / one_in();
+    const std::uint32_t its_count = is_early() ? count : count - since_;
+    const std::uint32_t turn = its_count / one_in();
     const std::uint32_t place = place_of(turn, one_in());
-    if (count % one_in() == (place ^ (one_in() / 2))) return {TurnOf::timed_choice};
-    if (count % one_in() != place || (is_early() && turn < turns_before)) return {};
+    if (its_count % one_in() == (place ^ (one_in() / 2))) return {TurnOf::timed_choice};
+    if (its_count % one_in() != place || (is_early() && turn < turns_before)) return {};
     return {TurnOf::rival, cell_.rivals[turn % cell_.rival_count]};
   }
 

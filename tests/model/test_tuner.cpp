@@ -104,14 +104,18 @@ class LinkWorld {
   // In each call, for a rank that computes longer.
   void wait(double seconds) { waiting_s_ = seconds; }
   const LinkCost& found() const { return tuner_.link(); }
-  void call(std::size_t size, int count) {
+  // How much longer they take than all by the best algorithm would.
+  double call(std::size_t size, int count) {
+    double taken = 0;
     for (int i = 0; i < count; ++i) {
       const Turn turn = counters_[size].turn(cell(size));
       const Choices::Plan plan = turn.of == TurnOf::rival ? turn.rival : chosen(size);
       tuner_.add({&Choices::algorithm_of(plan), Choices::variant_of(plan), size,
                   waiting_s_ + noise_.of(seconds(plan, size)), waiting_s_ > 0 ? 1e-3 : 0,
                   turn.of == TurnOf::rival});
+      taken += seconds(plan, size);
     }
+    return taken / count / least(size) - 1;
   }
   std::string text(std::size_t size) {
     std::string all = Choices::text_of(chosen(size));
@@ -121,14 +125,7 @@ class LinkWorld {
   // Its true time is so many times its cost.
   void mislead(const Algorithm& algorithm, double factor) { misled_ = {&algorithm, factor}; }
   // How much longer the choice takes than the best algorithm would.
-  double regret(std::size_t size) const {
-    double least = 1e9;
-    for (const Algorithm& one : algorithms()) {
-      if (one.collective != Collective::allreduce || !serves(one, model_.shape(size))) continue;
-      least = std::min(least, seconds(Choices::plan_of(one), size));
-    }
-    return seconds(chosen(size), size) / least - 1;
-  }
+  double regret(std::size_t size) const { return seconds(chosen(size), size) / least(size) - 1; }
 
  private:
   const Choices::Cell& cell(std::size_t size) const {
@@ -137,6 +134,14 @@ class LinkWorld {
   Choices::Plan chosen(std::size_t size) const {
     if (cell(size).chosen != Choices::by_model) return cell(size).chosen;
     return Choices::plan_of(model_.algorithm(Collective::allreduce, size));
+  }
+  double least(std::size_t size) const {
+    double least = 1e9;
+    for (const Algorithm& one : algorithms()) {
+      if (one.collective != Collective::allreduce || !serves(one, model_.shape(size))) continue;
+      least = std::min(least, seconds(Choices::plan_of(one), size));
+    }
+    return least;
   }
   double seconds(Choices::Plan plan, std::size_t size) const {
     const double usual = plan % 2 == 0 ? 1 : 1.1;
@@ -198,7 +203,10 @@ TEST_CASE("rivals are tried anew when the times of a settled size change", "[tun
   world.tuner().take_reasons();
 
   world.set("ring", 6e-3);
-  world.call(300);
+  const int noticed = 8;
+  const int rivals = world.call(noticed + 20);
+  CHECK(rivals >= 8);  // half of the calls: the choice is a guess
+  world.call(280);
   CHECK(world.chosen() != "ring");
   const std::vector<std::string> reasons = world.tuner().take_reasons();
   REQUIRE_FALSE(reasons.empty());
@@ -237,10 +245,12 @@ TEST_CASE("sizes of a class are compared as if they were one", "[tuner]") {
   const Algorithm& chosen = model.algorithm(Collective::allreduce, bytes);
   const Algorithm& ring = *find_algorithm(Collective::allreduce, "ring");
   REQUIRE(&chosen != &ring);
+  const auto by_copies = Choices::plan_of(chosen, Variant::copies);
+  REQUIRE(tuner.wanted().at(Collective::allreduce, SizeClass(bytes)).chosen == by_copies);
   // The rival's turn always comes with the smaller size. It is slower by a fifth.
   constexpr std::size_t smaller = bytes / 2 + kib;
   for (int i = 0; i < 40; ++i) {
-    tuner.add({&chosen, Variant::usual, bytes, model.cost(chosen, bytes)});
+    tuner.add({&chosen, Variant::copies, bytes, model.cost(chosen, bytes)});
     const double as_fast = model.cost(chosen, bytes) / model.cost(ring, bytes);
     tuner.add({&ring, Variant::usual, smaller, 1.2 * as_fast * model.cost(ring, smaller)});
   }
@@ -313,6 +323,23 @@ TEST_CASE("after a step between calls that wait, algorithms for another link are
   world.call(256 * kib, 60);
   CAPTURE(world.text(256 * kib));
   CHECK(world.regret(256 * kib) < 0.15);
+}
+
+// Five of the calls notice the step. All rivals in turn would cost several times as much.
+TEST_CASE("what cannot be best on the link as it may be now is not tried", "[tuner]") {
+  const auto before = link_with(1e-3, 0.8e-9);
+  const auto after = GENERATE(link_with(1e-3, 80e-9), link_with(20e-3, 0.8e-9));
+  const std::size_t size = GENERATE(64 * kib, 1024 * kib);
+  LinkWorld world(4, before);
+  world.wait(1e-6);
+  world.call(size, 1000);
+  REQUIRE(world.regret(size) < 0.15);
+  world.set(after);
+  world.call(size, 5);
+  const double more = world.call(size, 40);
+  CAPTURE(size, after.alpha, after.beta, more, world.text(size));
+  CHECK(more < 0.2);
+  CHECK(world.regret(size) < 0.15);
 }
 
 TEST_CASE("times without a meaning teach nothing", "[tuner]") {
