@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 from html import escape
 from pathlib import Path
 
@@ -21,8 +22,9 @@ call on any link, and `pith-sim` runs the algorithms on a cluster that you descr
 """
 SPARSE_HEAD = """# Compressed algorithms
 
-How the elements that a [scheme](compression.md) elects come to all ranks. Each is one file, whose
-own top comment stands here. The schemes, as `pith-info --schemes` lists them:
+How the elements that a [scheme](compression.md) elects come to all ranks, and how they are chosen.
+Each part is one file, whose own top comment stands here. The schemes, as `pith-info --schemes`
+lists them:
 
 """
 PICTURE_NOTE = """
@@ -34,6 +36,8 @@ which are level lines. Dots are the shortest.
 """
 # Those that are called by others rather than chosen come last.
 SPARSE_ORDER = ("topk", "topk_whole", "ar_topk", "exdyna", "deft", "bf16", "dense", "by_host")
+# What chooses the elements, of which the exchanges say nothing.
+CHOOSING = ("topk_selector", "exdyna_partition", "exdyna_threshold", "deft_plan", "density_control")
 CLUSTER = {"hosts": 8, "ranks_per_host": 1, "between": "1g"}
 
 
@@ -51,7 +55,7 @@ def as_markdown(comment: str) -> str:
     """Paragraphs, and what is indented further, as it stands: pictures and tables."""
     blocks: list[tuple[bool, list[str]]] = []
     for line in comment.splitlines():
-        is_picture = line.startswith("   ") or (not line and bool(blocks) and blocks[-1][0])
+        is_picture = line.startswith("  ") or (not line and bool(blocks) and blocks[-1][0])
         if line and blocks and blocks[-1][0] == is_picture and blocks[-1][1][-1:] != [""]:
             blocks[-1][1].append(line)
         elif line and is_picture and blocks and blocks[-1][0]:
@@ -65,7 +69,7 @@ def as_markdown(comment: str) -> str:
 
 
 def _picture(lines: list[str]) -> str:
-    text = "\n".join(line[3:] for line in lines).rstrip()
+    text = textwrap.dedent("\n".join(lines)).rstrip()
     return f"```text\n{text}\n```"
 
 
@@ -112,14 +116,16 @@ def sparse_page(site: Site, programs: Programs, pictures: Path) -> str:
     folder = site.root / "collectives" / "sparse"
     found = {path.stem.removeprefix("allreduce_") for path in folder.glob("allreduce_*.cpp")}
     order = [name for name in SPARSE_ORDER if name in found] + sorted(found - set(SPARSE_ORDER))
-    sections = [_section(site, name, f"collectives/sparse/allreduce_{name}.cpp", "##")
-                for name in order]
-    return SPARSE_HEAD + "\n".join(rows) + "\n" + PICTURE_NOTE + "\n" + "\n".join(sections)
+    sending = [_section(site, name, f"collectives/sparse/allreduce_{name}.cpp") for name in order]
+    choosing = [_section(site, name, f"src/compress/{name}.hpp") for name in CHOOSING]
+    return "\n".join([SPARSE_HEAD + "\n".join(rows), PICTURE_NOTE,
+                      "## How elements come to all ranks\n", *sending,
+                      "## How they are chosen\n", *choosing])
 
 
-def _section(site: Site, name: str, path: str, level: str = "###") -> str:
+def _section(site: Site, name: str, path: str) -> str:
     comment = top_comment((site.root / path).read_text(encoding="utf-8"))
     if not comment:
         raise RuntimeError(f"{path} has no comment on top")
-    return (f"{level} {name}\n\n{as_markdown(comment)}\n\n"
+    return (f"### {name}\n\n{as_markdown(comment)}\n\n"
             f"Source: [{path}]({site.source(path)})\n")

@@ -102,6 +102,7 @@ class Site(unittest.TestCase):
             self.assertTrue("<svg" in (SITE / picture).read_text(encoding="utf-8"), picture)
         text = (SITE / "compressed.html").read_text(encoding="utf-8")
         self.assertTrue('src="pictures/compressed.svg"' in text and "exdyna" in text)
+        self.assertTrue("src/compress/topk_selector.hpp" in text)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import unittest
 
 SOURCE = pathlib.Path(sys.argv.pop(1)).resolve()
 sys.path.insert(0, str(SOURCE / "docs" / "site"))
-from algorithms_pages import as_markdown, top_comment  # noqa: E402
+from algorithms_pages import CHOOSING, as_markdown, top_comment  # noqa: E402
 from links import BadLink, Site, replace_links  # noqa: E402
 from settings_page import settings_page  # noqa: E402
 
@@ -14,7 +14,7 @@ COMMENT = """\
 // Ring [Patarasu, Yuan]: around
 // `all_ranks`, a < b.
 //
-//   0 --> 1       prose
+//  0 --> 1       prose
 //   |
 //
 //   2
@@ -38,13 +38,14 @@ class Comments(unittest.TestCase):
     def test_markdown(self):
         self.assertEqual(as_markdown(top_comment(COMMENT)), "\n\n".join([
             "Ring \\[Patarasu, Yuan\\]: around `all_ranks`, a &lt; b.",
-            "```text\n0 --> 1       prose\n|\n\n2\n```",
+            "```text\n0 --> 1       prose\n |\n\n 2\n```",
             "**Cost**: 2 alpha. **Wins** for long \\*vectors\\*."]))
 
     def test_every_algorithm_has_one(self):
         files = [path for folder in ("dense", "sparse")
                  for path in (SOURCE / "collectives" / folder).glob("*_*.cpp")
                  if path.name.startswith(("all", "barrier", "broadcast", "reduce"))]
+        files += [SOURCE / "src" / "compress" / f"{name}.hpp" for name in CHOOSING]
         self.assertGreater(len(files), 25)
         for path in files:
             self.assertTrue(top_comment(path.read_text("utf-8")), path)

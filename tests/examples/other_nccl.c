@@ -1,5 +1,5 @@
-/* A libnccl.so.2 that can nothing, in place of NVIDIA's: the example is linked with it, and runs on
- * Pith only if LD_PRELOAD brings it there. */
+/* A libnccl.so.2 that does nothing, in place of NVIDIA's: the example is linked with it, and runs
+ * on Pith only if LD_PRELOAD brings it there. */
 #include <nccl.h>
 
 #define EXPORTED __attribute__((visibility("default")))
@@ -9,7 +9,7 @@ EXPORTED ncclResult_t ncclGetVersion(int* version) {
   return ncclSuccess;
 }
 EXPORTED const char* ncclGetErrorString(ncclResult_t result) {
-  return result == ncclSystemError ? "this library can nothing" : "?";
+  return result == ncclSystemError ? "this library does nothing" : "?";
 }
 EXPORTED ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   (void)id;

@@ -94,7 +94,7 @@ class Examples(unittest.TestCase):
         status, told = run([PROGRAMS / "nccl_program"])
         self.assertNotEqual(status, 0)
         self.assertIn("NCCL 9.99.99", told)
-        self.assertIn("this library can nothing", told)
+        self.assertIn("this library does nothing", told)
         status, told = run([PROGRAMS / "nccl_program"],
                            LD_PRELOAD=str(BUILD / "lib" / "libnccl.so.2"))
         self.assertEqual(status, 0, told)
