@@ -10,7 +10,8 @@ from conftest import Ranks
 
 ROOT = pathlib.Path(__file__).parents[2]
 EXAMPLES = ROOT / "tools" / "python" / "examples"
-PAGES = ("docs/python.md", "tools/python/README.md", "README.md")
+PAGES = ("tools/python/README.md", "README.md",
+         *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))))
 
 
 def blocks():
@@ -35,7 +36,7 @@ def test_documentation(code, output, tmp_path):
 
 
 def test_all_pages_have_blocks():
-    assert len(list(blocks())) >= 7
+    assert len(list(blocks())) >= 14
 
 
 def test_digits(tmp_path):

@@ -22,7 +22,8 @@ needs_wheel = pytest.mark.skipif(not WHEEL, reason="run.sh builds the wheel")
 def test_contents():
     assert WHEEL
     names = zipfile.ZipFile(WHEEL).namelist()
-    for wanted in ("pith/libpith.so.0", "pith/py.typed", "pith/_core.pyi", "pith/LICENSE"):
+    for wanted in ("pith/libpith.so.0", "pith/py.typed", "pith/_core.pyi", "pith/LICENSE",
+                   "pith/report/page.css", "pith/report/page.js"):
         assert wanted in names, names
     assert not [name for name in names if name.startswith(("lib/", "include/"))], names
     assert "manylinux" in WHEEL

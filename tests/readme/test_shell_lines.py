@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Runs the README's shell lines that one machine can run; the others are named here, with the
-reason. A line that is neither run nor named fails. Usage: ... SOURCE_FOLDER BUILD_FOLDER"""
+"""Runs the shell lines of README.md and docs/ that one machine can run; the others are named here,
+with the reason. A line that is neither run nor named fails.
+Usage: test_shell_lines.py SOURCE_FOLDER BUILD_FOLDER"""
 import os
 import pathlib
 import re
@@ -16,18 +17,24 @@ BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
 # By their beginnings: why they are not run.
 LEFT_OUT = {
     "./pith": "builds and tests all, of which this is a part",
-    "cc prog.c": "run_readme_example.sh does that",
+    "cc prog.c -I": "run_readme_example.sh does that",
+    "cc prog.c $(pkg-config": "run_installed.sh does that",
+    "mpirun -n 2 ./prog": "tests/docs runs that program",
+    "pip install": "tests/python installs the wheel",
     "cmake --install": "run_installed.sh does that",
     "srun": "needs Slurm",
     "torchrun": "needs PyTorch",
     "PITH_RANK=0": "has another host's address",
+    "PITH_SECRET=": "has another host's address",
     "LD_PRELOAD=": "is about a program of the reader's; tests/nccl has such ones",
     "PITH_COMPRESS": "settings, which tests/nccl uses",
     "PITH_NCCL_FALLBACK": "needs NVIDIA's library",
-    "PITH_TRACE=": "is about a program of the reader's",
+    "PITH_EXPLAIN_LOG=": "is about a program of the reader's",
+    "build/bin/pith-explain --log": "needs a job's file; tests/explain has one",
+    "perf/regret.py": "takes minutes; tests/perf runs it",
     "build/bin/pith-explain --attach": "needs a running job; tests/explain has one",
     "pithCommShrink": "is C",
-    "mpirun -n 2 python prog.py": "tests/python runs that program, from the package",
+    "mpirun -n 2 python": "tests/python runs that program, from the package",
     "mpirun --enable-recovery": "takes a program of the reader's",
     "mpiexec -disable-auto-cleanup": "takes a program of the reader's",
 }
@@ -36,9 +43,12 @@ RUN = ("mpirun -n 4 build/bin/all_reduce_perf", "build/bin/")
 SHORTER = {"-e 64M": "-e 256K"}
 
 
-def lines():
+PAGES = [SOURCE / "README.md", *sorted((SOURCE / "docs").glob("*.md"))]
+
+
+def lines(page):
     """Indented blocks outside of fences, and what stands in backticks in the text and looks so."""
-    text = re.sub(r"(?ms)^```.*?^```$", "", (SOURCE / "README.md").read_text(encoding="utf-8"))
+    text = re.sub(r"(?ms)^```.*?^```$", "", page.read_text(encoding="utf-8"))
     for line in text.splitlines():
         if line.startswith("    ") and not line.startswith("    #"):
             yield line.partition("  #")[0].strip()
@@ -50,14 +60,17 @@ def lines():
 
 class ShellLines(unittest.TestCase):
     def test_all(self):
-        seen = list(lines())
-        self.assertGreater(len(seen), 8)
-        for line in seen:
-            with self.subTest(line):
-                if line.startswith(tuple(LEFT_OUT)):
+        self.assertGreater(len(list(lines(SOURCE / "README.md"))), 8)
+        unused = set(LEFT_OUT)
+        for page, line in [(page, line) for page in PAGES for line in lines(page)]:
+            with self.subTest(line, page=page.name):
+                reasons = {start for start in LEFT_OUT if line.startswith(start)}
+                unused -= reasons
+                if reasons:
                     continue
                 self.assertTrue(line.startswith(RUN), "neither run nor named here")
                 self.run_line(line)
+        self.assertEqual(unused, set(), "no line begins so")
 
     def run_line(self, line):
         words = line.split()

@@ -65,6 +65,18 @@ class Script(unittest.TestCase):
         self.assertIn("\nctest.build ", self.log)
         self.assertIn("address", self.output.splitlines()[-1])
 
+    def test_wanted_packages(self):
+        """The browser, without which the tests run, too."""
+        (self.here / "lacks-chromium").touch()
+        self.assertEqual(self.pith("test"), 0, self.output)
+        self.assertNotIn("chromium", self.log)
+        (self.here / "fails-apt-get").touch()
+        self.assertEqual(self.pith("test", "--full"), 0, self.output)
+        self.assertIn("chromium: not installed", self.output)
+        (self.here / "fails-apt-get").unlink()
+        self.assertEqual(self.pith("test", "--full"), 0, self.output)
+        self.assertRegex(self.log, r"(?m)^apt-get install .*\bchromium$")
+
     def test_wheel(self):
         (self.here / "lacks-python3-venv").touch()
         self.assertEqual(self.pith("wheel"), 0, self.output)
@@ -78,6 +90,14 @@ class Script(unittest.TestCase):
         self.assertEqual(self.pith("wheel"), 1)
         self.assertIn("expected Python 3.11", self.output)
 
+    def test_docs(self):
+        self.assertEqual(self.pith("docs"), 0, self.output)
+        self.assertRegex(self.log, r"(?m)^cmake.build --build .* --target pith-explain$")
+        self.assertRegex(self.log, r"(?m)^python -m pip install .*docs/requirements.txt$")
+        self.assertRegex(self.log, r"(?m)^python -B .*docs/site/build.py .*/build/bin .*/build$")
+        (self.here / "fails-python").touch()
+        self.assertNotEqual(self.pith("docs"), 0)
+
     def test_clean(self):
         for name in ("build", "build-asan", "build-mine", "src"):
             (self.here / name).mkdir()
@@ -89,7 +109,7 @@ class Script(unittest.TestCase):
         self.assertEqual(self.pith("help"), 0, self.output)
         for command in re.findall(r"^    (\w+)\) run_", (ROOT / "pith").read_text("utf-8"), re.M):
             self.assertRegex(self.output, rf"(?m)^  {command} ")
-        for arguments in (("tset",), ("test", "--fast"), ("build", "quickly"),
+        for arguments in (("tset",), ("test", "--fast"), ("build", "quickly"), ("docs", "nicely"),
                           ("wheel", "python3", "python4")):
             self.assertEqual(self.pith(*arguments), 1)
             self.assertEqual(self.log, "")

@@ -15,7 +15,7 @@ from cpp_text import blank_comments_and_literals, classes, functions
 CODE = (".cpp", ".hpp", ".h", ".c", ".cu", ".cuh")
 HEADERS = (".hpp", ".h", ".cuh")
 SCRIPTS = (".py", ".sh", ".cmake")
-TOP = ("include", "src", "transport", "collectives", "cuda", "perf", "tests", "tools")
+TOP = ("include", "src", "transport", "collectives", "cuda", "perf", "tests", "tools", "docs")
 
 MAX_COLUMNS = 100
 MAX_FUNCTION_LINES = 70

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 import pith.torch
+from pith.report import read
 from ranks import run_ranks
 
 SPEC = "topk:density=0.1,bypass=never"
@@ -283,6 +286,41 @@ def test_auto_and_statistics() -> None:
         assert all(stats["calls"] >= 3 for stats in hook.stats())
 
     run_ranks(body, 2)
+
+
+def test_record(tmp_path: Path) -> None:
+    """What a training records of its buckets and tensors, and a step without calls."""
+
+    def body(rank: int, size: int) -> None:
+        model = make_model()
+        del model.other
+        hook = pith.torch.compress_hook(SPEC)
+        ddp = DDP(model)
+        ddp.register_comm_hook(None, hook)
+        with pith.Recorder(tmp_path / "run.jsonl", rank=rank, size=size) as recorder:
+            for step in range(4):
+                model.zero_grad()
+                with ddp.no_sync() if step == 3 else nullcontext():
+                    loss = ddp(batch(rank, step)).pow(2).sum()
+                    loss.backward()
+                densities = pith.torch.tensor_densities(model)
+                recorder.step(loss.item(), hook.layers(model), waited=hook.waited(),
+                              tensors=densities)
+
+    run_ranks(body, 2)
+    steps = read(tmp_path / "run.jsonl").steps
+    names = {name for name, _ in make_model().named_parameters() if "other" not in name}
+    assert [len(step.layers) > 0 for step in steps] == [True] * 3 + [False]
+    for step in steps[:3]:
+        assert all(set(name.split(" to ")) <= names for name in step.layers), step.layers
+        assert step.total("count") == 1560 and step.waited is not None
+        assert set(step.tensors) == names
+        sent = sum(layer["density"] * layer["count"] for layer in step.layers.values())
+        counts = dict(make_model().named_parameters())
+        found = sum(part * counts[name].numel() for name, part in step.tensors.items())
+        assert 0.9 * sent <= found <= sent + 1  # a sum may be zero
+    assert steps[3].waited is None
+    pith.report(tmp_path / "run.jsonl", tmp_path / "run.html")
 
 
 def test_refusals() -> None:

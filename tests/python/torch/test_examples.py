@@ -50,6 +50,18 @@ def test_diloco(spec: str) -> None:
     assert all((int(sent) < 30) == (spec != "none") for _, sent in steps), out
 
 
+@pytest.mark.parametrize("compress", ["none", "topk:density=0.05,bypass=never"])
+def test_pictures(compress: str, tmp_path: Path) -> None:
+    sizes = ["--size", "tiny", "--steps", "12", "--every", "5", "--bytes", "50000"]
+    record = ["--compress", compress, "--record", str(tmp_path / "run.jsonl")]
+    program = [str(EXAMPLES / "ddp_transformer.py"), *sizes, *record]
+    out = run([*TORCHRUN, "--nproc_per_node", "2", *program])
+    assert f"pictures: {tmp_path / 'run.html'}" in out, out
+    page = (tmp_path / "run.html").read_text(encoding="utf-8")
+    assert "validation" in page and "--size tiny" in page
+    assert ("blocks.0.to_heads.weight" in page) == (compress != "none")
+
+
 def test_shrink() -> None:
     out = run([sys.executable, str(EXAMPLES / "ddp_shrink.py"), "--ranks", "3", "--steps", "40"])
     assert re.search(r"rank 0: .*rank 2", out), out

@@ -3,8 +3,10 @@
     torchrun --nproc_per_node 4 ddp_transformer.py
     torchrun --nproc_per_node 4 ddp_transformer.py --compress topk:density=0.01
     torchrun --nproc_per_node 4 ddp_transformer.py --backend gloo
+    torchrun --nproc_per_node 4 ddp_transformer.py --compress auto --record run.jsonl
 
---size full has 6 layers and some 10 million parameters.
+The last one writes pictures of the training, too: run.html. --size full has 6 layers and some 10
+million parameters.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
+import pith
 import pith.torch
 
 
@@ -105,9 +108,10 @@ def validation_loss(model: nn.Module, text: torch.Tensor, shape: Shape) -> float
     return sum(loss_of(model, pick(text, shape, generator)).item() for _ in range(4)) / 4
 
 
-def add_hook(model: DistributedDataParallel, spec: str) -> None:
+def add_hook(model: DistributedDataParallel, spec: str) -> pith.torch.CompressHook | None:
+    """The hook, if it is Pith's."""
     if spec == "none":
-        return
+        return None
     if spec == "bf16":
         from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
@@ -119,7 +123,36 @@ def add_hook(model: DistributedDataParallel, spec: str) -> None:
         state = powersgd.PowerSGDState(None, matrix_approximation_rank=rank, start_powerSGD_iter=10)
         model.register_comm_hook(state, powersgd.powerSGD_hook)
     else:
-        model.register_comm_hook(None, pith.torch.compress_hook(spec))
+        hook = pith.torch.compress_hook(spec)
+        model.register_comm_hook(None, hook)
+        return hook
+    return None
+
+
+class Record:
+    """Pictures of the training: --record run.jsonl writes run.html, too."""
+
+    def __init__(self, args: argparse.Namespace, model: nn.Module,
+                 hook: pith.torch.CompressHook | None) -> None:
+        title = f"ddp_transformer.py --size {args.size} --compress {args.compress}"
+        self.recorder = pith.Recorder(args.record, rank=dist.get_rank(),
+                                      size=dist.get_world_size(), title=title)
+        self.model, self.hook = model, hook
+
+    def step(self, loss: float, number: int) -> None:
+        if self.hook is None:
+            self.recorder.step(loss)
+            return
+        is_tenth = number % 10 == 0  # reads all gradients
+        self.recorder.step(loss, self.hook.layers(self.model), waited=self.hook.waited(),
+                           tensors=pith.torch.tensor_densities(self.model) if is_tenth else None)
+
+    def draw(self) -> None:
+        self.recorder.close()
+        if dist.get_rank() == 0:
+            page = Path(self.recorder.path).with_suffix(".html")
+            pith.report(self.recorder.path, page)
+            print(f"pictures: {page}", flush=True)
 
 
 def train(args: argparse.Namespace) -> float:
@@ -130,7 +163,8 @@ def train(args: argparse.Namespace) -> float:
     text = read_text(args.bytes)
     training, validation = text[: -len(text) // 10], text[-len(text) // 10 :]
     model = DistributedDataParallel(Transformer(shape))
-    add_hook(model, args.compress)
+    hook = add_hook(model, args.compress)
+    record = Record(args, model.module, hook) if args.record else None
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
     generator = torch.Generator().manual_seed(1 + rank)
     if rank == 0:
@@ -139,13 +173,20 @@ def train(args: argparse.Namespace) -> float:
     begin = time.monotonic()
     for step in range(1, args.steps + 1):
         optimizer.zero_grad()
-        loss_of(model, pick(training, shape, generator)).backward()
+        step_loss = loss_of(model, pick(training, shape, generator))
+        step_loss.backward()
         optimizer.step()
+        if record:
+            record.step(step_loss.item(), step)
         if step % args.every == 0 or step == args.steps:
             took = time.monotonic() - begin
             loss = validation_loss(model.module, validation, shape)
+            if record:
+                record.recorder.validation(loss)
             if rank == 0:
                 print(f"step {step}: validation loss {loss:.3f}, {took:.1f} s", flush=True)
+    if record:
+        record.draw()
     return loss
 
 
@@ -160,6 +201,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--compress", default="none", help="none, auto, a spec of pith, bf16 or powersgd:RANK"
     )
+    parser.add_argument("--record", metavar="FILE", help="writes a record, and pictures of it")
     return parser.parse_args()
 
 

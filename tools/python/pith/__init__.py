@@ -28,6 +28,8 @@ from pith.errors import (
     RemoteError,
     SystemFailure,
 )
+from pith.recorder import Recorder
+from pith.report import report
 from pith.start import init
 from pith.stats import CompressorStats
 
@@ -43,6 +45,7 @@ __all__ = [
     "InvalidUsage",
     "Memory",
     "PreMulSum",
+    "Recorder",
     "RemoteError",
     "Request",
     "SystemFailure",
@@ -50,6 +53,7 @@ __all__ = [
     "group",
     "init",
     "init_all",
+    "report",
     "unique_id",
     "version",
 ]

@@ -14,6 +14,7 @@ from pith.torch._version import check_version
 check_version()
 
 from pith.torch.backend import failed_ranks, register  # noqa: E402
+from pith.torch.bucket_stats import tensor_densities  # noqa: E402
 from pith.torch.compress_hook import CompressHook, compress_hook  # noqa: E402
 from pith.torch.hybrid_hook import HybridHook, hybrid_hook  # noqa: E402
 from pith.torch.memory import empty, registered_tensors  # noqa: E402
@@ -32,4 +33,5 @@ __all__ = [
     "hybrid_hook",
     "registered_tensors",
     "shrink",
+    "tensor_densities",
 ]

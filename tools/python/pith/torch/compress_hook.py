@@ -6,14 +6,17 @@ buckets held of a parameter is added to the first gradient of the bucket that ha
 """
 
 # Without "from __future__ import annotations": DDP compares the annotations of a hook with types.
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
+from pith.stats import CompressorStats
 from pith.torch import _backend
 from pith.torch.backend import backend_of
+from pith.torch.bucket_stats import stats_of
 from pith.torch.vector_compressor import check_spec, shares_of, spec_for
 
 
@@ -49,6 +52,8 @@ class CompressHook:
         self._owners: dict[int, tuple[int, ...]] = {}  # parameter -> key of its bucket
         self._waiting: dict[int, torch.Tensor] = {}  # residuals without a bucket, by parameter
         self._scale: float | None = None
+        self._all_given = 0.0  # when the step's last bucket came
+        self._last_done = 0.0
 
     def __call__(
         self, state: dist.ProcessGroup | None, bucket: dist.GradBucket
@@ -58,12 +63,35 @@ class CompressHook:
         self._follow_scale()
         held = self._bucket_of(bucket.parameters(), backend.size())
         self._add_waiting(bucket)
+        if bucket.is_last():
+            self._all_given = time.perf_counter()
         work = backend.allreduce_compressed(buffer, held.compressor)
-        return work.get_future().then(lambda done: done.value()[0])
+        return work.get_future().then(self._result)
+
+    def _result(self, done: torch.futures.Future[list[torch.Tensor]]) -> torch.Tensor:
+        self._last_done = time.perf_counter()
+        return done.value()[0]
 
     def stats(self) -> list[dict[str, float]]:
         """The statistics of each bucket's last call."""
         return [bucket.compressor.stats() for bucket in self._buckets.values()]
+
+    def layers(self, model: torch.nn.Module) -> dict[str, CompressorStats]:
+        """The same by the names of the buckets' first and last parameters, for a pith.Recorder."""
+        names = {id(parameter): name for name, parameter in model.named_parameters()}
+        found: dict[str, CompressorStats] = {}
+        for key, bucket in self._buckets.items():
+            known = [names[one] for one in (key[0], key[-1]) if one in names]
+            name = " to ".join(dict.fromkeys(known)) or f"bucket {len(found)}"
+            found[name] = stats_of(bucket.compressor)
+        return found
+
+    def waited(self) -> float:
+        """Seconds that the last step waited for its buckets when it had handed all of them over.
+
+        What the calls did before that ran behind the backward pass.
+        """
+        return max(0.0, self._last_done - self._all_given)
 
     def state_dict(self, model: torch.nn.Module) -> dict[str, Any]:
         """This rank's residuals by the names of the model's parameters."""
