@@ -18,7 +18,12 @@ import tempfile
 import time
 
 # Tests that pass with Gloo and cannot pass with another backend, and why.
+ONLY_GLOO = "dist.monitored_barrier refuses all backends but Gloo; pith's is that of the group"
 EXPLAINED: dict[str, str] = {
+    "test_barrier_timeout_full_group": "expects Gloo's words; pith names the rank that is late",
+    "test_monitored_barrier_gloo": ONLY_GLOO,
+    "test_monitored_barrier_gloo_subgroup": ONLY_GLOO,
+    "test_monitored_barrier_gloo_rank_0_timeout": "expects Gloo's words; pith names the late rank",
     "test_ddp_logging_data_cpu": "DDP's log calls every backend that is not PyTorch's own 'custom'",
 }
 
@@ -34,17 +39,26 @@ def names(pattern: str) -> list[str]:
 
 # When their module is imported, the tests' decorators compare the backend with lists of PyTorch's
 # own ones, and leave nearly all tests out for others. Pith is to pass what Gloo is asked for.
-CHILD = """
+CHILD = '''
 import os
 import sys
 import torch
 import pith.torch
 
+class Name(str):
+    """Pith's, that is also taken for Gloo's where running tests look."""
+    __hash__ = str.__hash__
+    def __eq__(self, other):
+        return other in (str(self), "gloo")
+    def __ne__(self, other):
+        return not self == other
+
 wanted = os.environ["BACKEND"]
 os.environ["BACKEND"] = "gloo"
 from torch.testing._internal.distributed import distributed_test
 
-distributed_test.BACKEND = os.environ["BACKEND"] = wanted
+distributed_test.BACKEND = Name(wanted)
+os.environ["BACKEND"] = wanted
 for backends in distributed_test.DistTestCases.backend_feature.values():  # asked by running tests
     if "gloo" in backends:
         backends.add("pith")
@@ -72,7 +86,7 @@ if __name__ == "__main__":
             self.say(test, "failed", self._exc_info_to_string(err, test)[-3000:])
         addFailure = addError
     unittest.TextTestRunner(resultclass=Result, verbosity=0).run(suite)
-"""
+'''
 
 
 def run_tests(backend: str, tests: list[str], ranks: int, limit: float) -> dict[str, list[str]]:
