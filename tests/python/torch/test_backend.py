@@ -273,3 +273,28 @@ def test_exit_without_destroying_the_group() -> None:
     command = [sys.executable, "-c", PROGRAM_WITHOUT_AN_END]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stdout) == (0, "callback ends\n"), done.stderr
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_sparse_sums(size: int) -> None:
+    """Common, different and no entries, with dense and sparse dimensions."""
+
+    def body(rank: int, size: int) -> None:
+        for shape in [(7,), (4, 5), (6, 2, 3)]:
+            for sparse_dims in range(1, len(shape) + 1):
+                for requires_grad in (False, True):
+                    generator = torch.Generator().manual_seed(rank)
+                    dense = torch.randn(shape, generator=generator)
+                    dense[rank :: size + 1] = 0
+                    expected = dense.clone()
+                    dist.all_reduce(expected)
+                    mine = dense.to_sparse(sparse_dims).requires_grad_(requires_grad)
+                    dist.all_reduce(mine)
+                    torch.testing.assert_close(mine.detach().to_dense(), expected)
+        nothing = torch.sparse_coo_tensor(size=(3, 3))
+        dist.all_reduce(nothing)
+        assert nothing._nnz() == 0
+        with pytest.raises(ValueError, match="only ReduceOp.SUM for sparse"):
+            dist.all_reduce(nothing, op=dist.ReduceOp.MAX)
+
+    run_ranks(body, size)

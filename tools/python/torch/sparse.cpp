@@ -59,9 +59,9 @@ WorkReturned Collectives::allreduce_sparse(TensorList& tensors,
     const at::Tensor all_indices = gather_entries(indices, counts, comm, stream);
     const at::Tensor all_values = gather_entries(values, counts, comm, stream);
     const at::Tensor sum =
-        at::sparse_coo_tensor(all_indices.t(), all_values, tensor.sizes(), values.options())
+        at::sparse_coo_tensor(all_indices.t(), all_values, tensor.sizes(), tensor.options())
             .coalesce();
-    tensor.detach().copy_(sum);
+    tensor.copy_(sum);  // not into tensor.detach(): that has a list of entries of its own
   };
   return run(std::move(call), false);
 }
