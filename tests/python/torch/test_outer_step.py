@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 
 import pith.torch
 from ranks import run_ranks
@@ -206,6 +208,31 @@ def test_bfloat16_keeps_what_its_rounding_takes() -> None:
         assert torch.equal(model.weight, torch.full((1, 8), 1 + bit, dtype=torch.bfloat16))
 
     run_ranks(body, 2)
+
+
+def test_sharded_within_a_host() -> None:
+    """4 ranks are 2 hosts; each shard is averaged with the other host's."""
+
+    def body(rank: int, size: int) -> None:
+        mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("between", "within"))
+        model = fully_shard(make_model(mesh.get_coordinate()[0]), mesh=mesh["within"])
+        with pytest.raises(ValueError, match="0.weight is sharded"):
+            pith.torch.OuterStep(model, every=1)
+        between = mesh["between"].get_group()
+        outer = pith.torch.OuterStep(model, every=2, spec="none", lr=1, momentum=0, group=between)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for number in range(4):
+            x = torch.randn(8, 20, generator=torch.Generator().manual_seed(10 * rank + number))
+            optimizer.zero_grad()
+            model(x).pow(2).mean().backward()
+            optimizer.step()
+            mine = torch.cat([p.detach().to_local().reshape(-1) for p in model.parameters()])
+            if outer.step():
+                dist.all_reduce(mine, op=dist.ReduceOp.AVG, group=between)
+            found = torch.cat([p.detach().to_local().reshape(-1) for p in model.parameters()])
+            torch.testing.assert_close(found, mine, rtol=1e-5, atol=1e-6)
+
+    run_ranks(body, 4)
 
 
 def test_a_dead_rank_leaves_the_last_outer_step() -> None:

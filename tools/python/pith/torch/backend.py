@@ -45,8 +45,9 @@ def _create(options: Any, _pg_options: Any) -> Any:
     """
     store = options.store
     if options.group_rank == 0:
-        store.set(START, secrets.token_hex(8))
-        return _make(options, store.get(START))
+        start = secrets.token_hex(8).encode()
+        store.set(START, start)
+        return _make(options, start)
     start = store.get(START)
     while True:
         try:
