@@ -6,15 +6,12 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
-#include <exception>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "frame/meeting_point.hpp"
-#include "machine.hpp"
-#include "processes.hpp"
+#include "frame/rank_main.hpp"
 #include "regret/grid.hpp"
 
 namespace {
@@ -76,25 +73,6 @@ void measure(const Settings& settings, const Start& start) {
   control.close();
 }
 
-int run_rank(const Settings& settings, const Start& start) {
-  try {
-    measure(settings, start);
-    return 0;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "regret_bench: rank {}: {}\n", start.process, error.what());
-    return 1;
-  }
-}
-
-int run(const Settings& settings) {
-  if (settings.ranks == 0) return run_rank(settings, start_from_environment());
-  IdPipe pipe;
-  return pith_bench::run_processes(settings.ranks, [&](int process) {
-    if (settings.ranks <= pith_bench::core_count()) pith_bench::pin_to_core(process);
-    return run_rank(settings, pipe.meet(process, settings.ranks));
-  });
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -109,10 +87,6 @@ int main(int argc, char** argv) {
   grid.views = settings.transport == "shm";
   grid.limits.batch_s = settings.batch_ms / 1e3;
   setenv("PITH_TRANSPORT", settings.transport.c_str(), 1);
-  try {
-    return run(settings);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "regret_bench: {}\n", error.what());
-    return 1;
-  }
+  return run_ranks("regret_bench", settings.ranks, true,
+                   [&](const Start& start) { measure(settings, start); });
 }

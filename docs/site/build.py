@@ -21,6 +21,7 @@ def write_pages(root: Path, programs: Programs, folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     pictures = folder / "pictures"
     pictures.mkdir(parents=True)
+    shutil.copy(root / "docs/site/site.css", folder)
     site = Site(root)
     site.add_files()
     site.pages["settings.md"] = settings_page(programs)

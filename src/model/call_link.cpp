@@ -16,18 +16,23 @@ struct Parts {
   double by_beta = 0;
 };
 
+constexpr double small = 1e-3;
+constexpr double least_beta = 1e-12;
+constexpr double most_beta = 1e-5;
+
+double cost_of(const Model& model, const CallTime& call, const LinkCost& link) {
+  return model.cost(*call.algorithm, call.bytes, call.variant, &link);
+}
+
 // By small changes: the cost is linear in both, but for pieces that go at the same time.
 Parts parts_of(const Model& model, const CallTime& call, const LinkCost& link) {
-  constexpr double small = 1e-3;
-  const auto cost = [&](const LinkCost& on) {
-    return model.cost(*call.algorithm, call.bytes, call.variant, &on);
-  };
   LinkCost later = link;
   LinkCost slower = link;
   later.alpha *= 1 + small;
   slower.beta *= 1 + small;
-  const double all = cost(link);
-  return {all, (cost(later) - all) / small, (cost(slower) - all) / small};
+  const double all = cost_of(model, call, link);
+  return {all, (cost_of(model, call, later) - all) / small,
+          (cost_of(model, call, slower) - all) / small};
 }
 
 constexpr double call_doubt = 0.2;  // how wrong cost functions are, noise included
@@ -69,10 +74,42 @@ Equations equations_of(const Model& model, std::span<const CallTime> calls, cons
 double misfit(const Model& model, std::span<const CallTime> calls, const LinkCost& link) {
   double sum = 0;
   for (const CallTime& call : calls) {
-    const double late = std::log(call.seconds / parts_of(model, call, link).all);
+    const double late = std::log(call.seconds / cost_of(model, call, link));
     sum += call_certainty * late * late;
   }
   return sum;
+}
+
+// With which all messages of one of the calls take its time, and a half more.
+double most_alpha(const Model& model, std::span<const CallTime> calls, const LinkCost& link) {
+  double most = std::numeric_limits<double>::max();
+  for (const CallTime& call : calls) {
+    const double by_alpha = std::max(parts_of(model, call, link).by_alpha, 1e-12);
+    most = std::min(most, call.seconds * link.alpha / by_alpha);
+  }
+  return 1.5 * most;
+}
+
+// With this alpha.
+double fitting_beta(const Model& model, std::span<const CallTime> calls, LinkCost link) {
+  constexpr int steps = 8;
+  constexpr double furthest = 2;
+  for (int i = 0; i < steps; ++i) {
+    double late = 0;
+    double by_beta = 1e-9;
+    for (const CallTime& call : calls) {
+      const double all = cost_of(model, call, link);
+      LinkCost slower = link;
+      slower.beta *= 1 + small;
+      const double share = (cost_of(model, call, slower) / all - 1) / small;
+      late += share * std::log(call.seconds / all);
+      by_beta += share * share;
+    }
+    const double more = std::clamp(late / by_beta, -furthest, furthest);
+    link.beta = std::clamp(link.beta * std::exp(more), least_beta, most_beta);
+    if (std::abs(more) < small) break;
+  }
+  return link.beta;
 }
 
 // One step of Gauss and Newton.
@@ -84,7 +121,7 @@ LinkCost improved(const Equations& sums, const LinkCost& link) {
   const double more_beta =
       std::clamp((sums.b * sums.aa - sums.a * sums.ab) / by, -furthest, furthest);
   return link_with(std::clamp(link.alpha * std::exp(more_alpha), 1e-7, 10.0),
-                   std::clamp(link.beta * std::exp(more_beta), 1e-12, 1e-5), link.gamma);
+                   std::clamp(link.beta * std::exp(more_beta), least_beta, most_beta), link.gamma);
 }
 
 }  // namespace
@@ -100,17 +137,15 @@ LinkFit fit_link(const Model& model, std::span<const CallTime> calls, const Link
 
 std::vector<LinkCost> fitting_links(const Model& model, std::span<const CallTime> calls,
                                     const LinkCost& start) {
-  constexpr int points = 22;
-  constexpr double fixed = 1e-3;
-  constexpr double unknown = 100;
+  constexpr int halvings = 8;   // until alpha takes no time to speak of
   constexpr double surely = 9;  // three standard deviations
   if (calls.empty()) return {start};
-  const double shortest = std::ranges::min(calls, {}, &CallTime::seconds).seconds;
   std::vector<std::pair<double, LinkCost>> fits;
   LinkCost link = start;
-  for (int i = points; i >= 0; --i) {
-    const LinkCost with_alpha = link_with(shortest * std::exp2(-i / 2.0), link.beta, start.gamma);
-    link = fit_link(model, calls, {with_alpha, fixed, unknown}).link;
+  const double most = most_alpha(model, calls, start);
+  for (int i = 2 * halvings; i >= 0; --i) {
+    link = link_with(most * std::exp2(-i / 2.0), link.beta, start.gamma);
+    link.beta = fitting_beta(model, calls, link);
     fits.emplace_back(misfit(model, calls, link), link);
   }
   const double best = std::ranges::min(fits, {}, &std::pair<double, LinkCost>::first).first;
@@ -121,16 +156,10 @@ std::vector<LinkCost> fitting_links(const Model& model, std::span<const CallTime
   return links;
 }
 
-double least_more(const Model& model, const CallTime& one, const CallTime& other,
-                  std::span<const LinkCost> links) {
+double least_log_cost(const Model& model, const CallTime& call, std::span<const LinkCost> links) {
   double least = std::numeric_limits<double>::max();
-  for (const LinkCost& link : links) {
-    const auto cost = [&](const CallTime& call) {
-      return model.cost(*call.algorithm, call.bytes, call.variant, &link);
-    };
-    least = std::min(least, std::log(cost(one) / cost(other)));
-  }
-  return least;
+  for (const LinkCost& link : links) least = std::min(least, cost_of(model, call, link));
+  return std::log(least);
 }
 
 bool is_another_link(const LinkCost& one, const LinkCost& other) {

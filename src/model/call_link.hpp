@@ -32,14 +32,13 @@ struct LinkFit {
 LinkFit fit_link(const Model& model, std::span<const CallTime> calls, const LinkGuess& guess);
 
 // All links on which they would: of each alpha, by factors of 1.4, the beta that fits best, where
-// it fits not much worse than the best of all. `start`: of beta, and what is returned of no calls.
+// it fits not much worse than the best of all. `start`: of the search, and what is returned of no
+// calls.
 std::vector<LinkCost> fitting_links(const Model& model, std::span<const CallTime> calls,
                                     const LinkCost& start);
 
-// How much longer one call would take than the other, as a logarithm, on that of the links where
-// this is least.
-double least_more(const Model& model, const CallTime& one, const CallTime& other,
-                  std::span<const LinkCost> links);
+// The logarithm of the least cost of a call on these links.
+double least_log_cost(const Model& model, const CallTime& call, std::span<const LinkCost> links);
 
 // Whether choices between algorithms may differ by it.
 bool is_another_link(const LinkCost& one, const LinkCost& other);

@@ -9,7 +9,6 @@
 
 #include "collectives/registry.hpp"
 #include "model/call_link.hpp"
-#include "model/cheapest.hpp"
 #include "model/nominal.hpp"
 #include "model/turn.hpp"
 
@@ -37,8 +36,8 @@ constexpr bool may_try(std::uint64_t calls, std::uint64_t tried) {
 
 // After so many times their median may be another one. The first calls over new connections take
 // longer, and where ranks run ahead of each other a long call is followed by a short one.
-bool says_more(std::size_t times, bool after_step) {
-  return (after_step || times >= few) && std::has_single_bit(times);
+bool says_more(std::size_t times, bool is_guess) {
+  return (is_guess || times >= few) && std::has_single_bit(times);
 }
 
 // The kernel's round trip is believed until the first step.
@@ -132,8 +131,8 @@ void Tuner::add(const CallTime& time) {
                                                  : try_again(key, cell, seconds);
   }
   add(its, seconds, of_link);
-  if (of_link && says_more(its.prompt.count(), era_ > 0)) fit();
-  if (wanted(key).rival_count > 0) decide(key, cell);
+  if (of_link && says_more(its.prompt.count(), is_guess)) fit();
+  if (wanted(key).rival_count > 0) decide(key, cell, says_more(its.times.count(), is_guess));
 }
 
 // Whether it followed another call at once, so that all ranks began it at about the same time. Else
@@ -167,10 +166,10 @@ bool Tuner::is_step(CellTimes& cell, double seconds) const {
 void Tuner::try_again(const Key& key, CellTimes& cell, double seconds) {
   if (!may_try(cell.calls, cell.tried)) return;
   cell.forget_times();
-  carry_over(key, cell, model_.cell_on(link_, key.first, SizeClass(cell.bytes)));
-  if (!over_links_) return;
-  add(cell.trial(cell.chosen), seconds, false);
-  try_promising(key, cell);
+  if (over_links_) add(cell.trial(cell.chosen), seconds, false);
+  const Choices::Cell fresh = model_.cell_on(link_, key.first, SizeClass(cell.bytes));
+  carry_over(key, cell, fresh);
+  if (over_links_ && fresh.rival_count > 0) try_promising(key, cell);
 }
 
 void Tuner::begin_era(const Key& key, CellTimes& cell, double seconds) {
@@ -178,30 +177,33 @@ void Tuner::begin_era(const Key& key, CellTimes& cell, double seconds) {
   era_began_ = link_;
   add(cell.trial(cell.chosen), seconds, true);
   fit();
-  carry_over(key, cell, model_.cell_on(link_, key.first, SizeClass(cell.bytes)));
-  if (may_try(cell.calls, cell.tried)) try_promising(key, cell);
+  const Choices::Cell fresh = model_.cell_on(link_, key.first, SizeClass(cell.bytes));
+  carry_over(key, cell, fresh);
+  if (fresh.rival_count > 0 && may_try(cell.calls, cell.tried)) try_promising(key, cell);
 }
 
 // Calls of one size do not tell whether messages or bytes take longer. What gains most if it is the
 // one or the other is tried first, and tells.
 void Tuner::try_promising(const Key& key, CellTimes& cell) {
   const std::vector<LinkCost> links = fitting_links(model_, cell.calls_of(era_, false), link_);
-  Choices::Cell& wanted = this->wanted(key);
   std::vector<std::pair<double, Plan>> found;
   for (const Algorithm& one : algorithms()) {
-    if (one.collective != key.first || !serves(one, model_.shape(SizeClass(cell.bytes).largest())))
-      continue;
+    const bool serves_it = serves(one, model_.shape(SizeClass(cell.bytes).largest()));
+    if (one.collective != key.first || !serves_it) continue;
     const Plan plan = Choices::plan_of(one);
-    found.emplace_back(least_more(model_, cell.call(plan), cell.call(cell.chosen), links), plan);
+    found.emplace_back(least_log_cost(model_, cell.call(plan), links), plan);
   }
   std::ranges::sort(found);
-  Choices::Cell next;
-  next.chosen = wanted.chosen;
-  next.trials = Choices::Trials::often;
-  for (const auto& [more, plan] : found) {
-    if (plan != next.chosen && more < usually_wrong) next.add_rival(plan);
+  Choices::Cell& wanted = this->wanted(key);
+  const Choices::Cell before = std::exchange(wanted, {.chosen = wanted.chosen});
+  wanted.trials = Choices::Trials::often;
+  for (const auto& [least, plan] : found) {
+    if (least < own_time(cell, links) + usually_wrong) wanted.add_rival(plan);
   }
-  wanted = next;
+  for (std::size_t i = 0; i < before.rival_count; ++i) {
+    if (cell.times(before.rivals[i], era_).count() > 0) wanted.add_rival(before.rivals[i]);
+  }
+  wanted.remove_rival(cell.chosen);
 }
 
 // Of this era.
@@ -290,25 +292,33 @@ void Tuner::carry_over(const Key& key, CellTimes& cell, const Choices::Cell& fre
   wanted = next;
 }
 
-// Rivals that can no longer win. Whether one that is left should be faster, by its times or, before
-// it has any, on one of the links that may be.
+// The logarithm of what the choice takes, or should while it has no times.
+double Tuner::own_time(CellTimes& cell, std::span<const LinkCost> links) const {
+  const RecentTimes ours = cell.times(cell.chosen, era_);
+  return ours.count() > 0 ? ours.median() : least_log_cost(model_, cell.call(cell.chosen), links);
+}
+
+// Rivals that can no longer win; not by a single time, which may be that of a first call. Whether
+// one that is left should be faster, by its times or, before it has any, on a link that may be.
 bool Tuner::drop_hopeless(CellTimes& cell, Choices::Cell& wanted) const {
   const std::vector<LinkCost> links = fitting_links(model_, cell.calls_of(era_, false), link_);
-  const double ours = cell.times(cell.chosen, era_).median();
+  const double ours = own_time(cell, links);
   const Choices::Cell before = wanted;
   bool is_guess = false;
   for (std::size_t i = 0; i < before.rival_count; ++i) {
     const Plan rival = before.rivals[i];
     const RecentTimes its = cell.times(rival, era_);
-    const double expected = least_more(model_, cell.call(rival), cell.call(cell.chosen), links);
+    const double expected = least_log_cost(model_, cell.call(rival), links) - ours;
     const double more = its.count() > 0 ? its.median() - ours : expected;
-    if (more > hopeless && expected > usually_wrong) wanted.remove_rival(rival);
+    const bool is_hopeless = more > hopeless && expected > usually_wrong;
+    if (is_hopeless && its.count() != 1) wanted.remove_rival(rival);
     is_guess |= more < -worthwhile;
   }
   return is_guess;
 }
 
-void Tuner::decide(const Key& key, CellTimes& cell) {
+// `says_more`: of the link, if the choice is a guess.
+void Tuner::decide(const Key& key, CellTimes& cell, bool says_more) {
   Choices::Cell& wanted = this->wanted(key);
   const Choices::Cell before = wanted;
   bool is_judged = false;
@@ -324,7 +334,7 @@ void Tuner::decide(const Key& key, CellTimes& cell) {
   }
   // Early turns are over, or will be soon; what was a guess is one no more.
   const bool is_guess = wanted.trials == Choices::Trials::often;
-  if (is_guess && over_links_) is_seen = !drop_hopeless(cell, wanted);
+  if (is_guess && over_links_) is_seen = says_more && !drop_hopeless(cell, wanted);
   if (is_guess ? is_seen : is_judged) wanted.trials = Choices::Trials::seldom;
   if (wanted.rival_count == 0) wanted.trials = Choices::Trials::early;
   if (wanted != before && wanted.rival_count == 0) try_chunks(key, cell);

@@ -88,8 +88,9 @@ class Tuner {
   Plan likely_best(CellTimes& cell) const;
   Plan expected_best(const Key& key, CellTimes& cell, const Choices::Cell& fresh) const;
   void try_promising(const Key& key, CellTimes& cell);
+  double own_time(CellTimes& cell, std::span<const LinkCost> links) const;
   bool drop_hopeless(CellTimes& cell, Choices::Cell& wanted) const;
-  void decide(const Key& key, CellTimes& cell);
+  void decide(const Key& key, CellTimes& cell, bool says_more);
   void try_chunks(const Key& key, CellTimes& cell);
   void choose(const Key& key, CellTimes& cell, Plan plan);
 

@@ -53,7 +53,8 @@ class Turns {
     const std::uint32_t place = place_of(turn, one_in());
     if (its_count % one_in() == (place ^ (one_in() / 2))) return {TurnOf::timed_choice};
     if (its_count % one_in() != place || (is_early() && turn < turns_before)) return {};
-    return {TurnOf::rival, cell_.rivals[turn % cell_.rival_count]};
+    const std::uint32_t its_turn = is_early() ? turn - turns_before : turn;
+    return {TurnOf::rival, cell_.rivals[its_turn % cell_.rival_count]};
   }
 
   // From this call on another one than the choice may be made, or one timed.

@@ -20,14 +20,14 @@ std::uint64_t word_of(int from, int to, int number, std::size_t i) {
 
 // One message with its memory.
 struct Message {
-  Message(int from_, int to_, int number_, std::size_t count_, Rank& self)
-      : from(from_),
-        to(to_),
-        number(number_),
-        count(count_),
-        type(static_cast<pithDataType_t>(number_ % types)),
-        memory(count_ * size_of(type), (number_ + self.rank) % 2 == 0,
-               number_ % 3 == 2 ? static_cast<std::size_t>(1 + self.rank) : 0),
+  Message(int sender, int receiver, int place, std::size_t length, Rank& self)
+      : from(sender),
+        to(receiver),
+        number(place),
+        count(length),
+        type(static_cast<pithDataType_t>(place % types)),
+        memory(length * size_of(type), (place + self.rank) % 2 == 0,
+               place % 3 == 2 ? static_cast<std::size_t>(1 + self.rank) : 0),
         rank(self.rank) {}
 
   void send(pithComm_t comm, pithStream_t stream = nullptr) {

@@ -122,6 +122,9 @@ class LinkWorld {
     for (const std::string& one : tuner_.take_reasons()) all += "\n" + one;
     return all;
   }
+  std::string first_rival(std::size_t size) const {
+    return cell(size).rival_count == 0 ? "" : Choices::text_of(cell(size).rivals[0]);
+  }
   // Its true time is so many times its cost.
   void mislead(const Algorithm& algorithm, double factor) { misled_ = {&algorithm, factor}; }
   // How much longer the choice takes than the best algorithm would.
@@ -331,15 +334,36 @@ TEST_CASE("what cannot be best on the link as it may be now is not tried", "[tun
   const auto after = GENERATE(link_with(1e-3, 80e-9), link_with(20e-3, 0.8e-9));
   const std::size_t size = GENERATE(64 * kib, 1024 * kib);
   LinkWorld world(4, before);
-  world.wait(1e-6);
+  world.wait(GENERATE(0.0, 1e-6));  // prompt or not
   world.call(size, 1000);
   REQUIRE(world.regret(size) < 0.15);
   world.set(after);
   world.call(size, 5);
+  CHECK(world.first_rival(size) == "two_shot");  // gains most if bytes take longer
   const double more = world.call(size, 40);
   CAPTURE(size, after.alpha, after.beta, more, world.text(size));
   CHECK(more < 0.2);
   CHECK(world.regret(size) < 0.15);
+}
+
+TEST_CASE("a step has nothing tried where nothing may be", "[tuner]") {
+  enum class Why : std::uint8_t { forced, only_recorded, too_large };
+  const Why why = GENERATE(Why::forced, Why::only_recorded, Why::too_large);
+  Settings settings = learning();
+  settings.learn = why != Why::only_recorded;
+  Model model(settings, 4);
+  REQUIRE_FALSE(model.force(why == Why::forced ? "allreduce:ring" : ""));
+  const std::size_t size = why == Why::too_large ? 512 * 1024 * kib : 1024 * kib;
+  const Algorithm& chosen = model.algorithm(Collective::allreduce, size);
+  for (const double gap_s : {0.0, 1.0}) {
+    Tuner tuner(model);
+    const double usual = model.cost(chosen, size);
+    for (int i = 0; i < 60; ++i) {
+      tuner.add({&chosen, Variant::usual, size, i < 30 ? usual : 10 * usual, gap_s});
+    }
+    CAPTURE(static_cast<int>(why), gap_s);
+    CHECK(tuner.wanted().at(Collective::allreduce, SizeClass(size)).rival_count == 0);
+  }
 }
 
 TEST_CASE("times without a meaning teach nothing", "[tuner]") {

@@ -6,16 +6,14 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <exception>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "frame/meeting_point.hpp"
+#include "frame/rank_main.hpp"
 #include "frame/team.hpp"
-#include "processes.hpp"
 #include "tools/demo/dataset.hpp"
 #include "tools/demo/model.hpp"
 #include "tools/demo/scheme_training.hpp"
@@ -95,24 +93,6 @@ void measure(Settings settings, const Start& start) {
   team.close();
 }
 
-int run_rank(const Settings& settings, const Start& start) {
-  try {
-    measure(settings, start);
-    return 0;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "training_bench: rank {}: {}\n", start.process, error.what());
-    return 1;
-  }
-}
-
-int run(const Settings& settings) {
-  if (settings.ranks == 0) return run_rank(settings, start_from_environment());
-  IdPipe pipe;
-  return pith_bench::run_processes(settings.ranks, [&](int process) {
-    return run_rank(settings, pipe.meet(process, settings.ranks));
-  });
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -120,10 +100,6 @@ int main(int argc, char** argv) {
   Settings settings;
   add_options(app, settings);
   CLI11_PARSE(app, argc, argv);
-  try {
-    return run(settings);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "training_bench: {}\n", error.what());
-    return 1;
-  }
+  return run_ranks("training_bench", settings.ranks, false,
+                   [&](const Start& start) { measure(settings, start); });
 }
