@@ -33,6 +33,18 @@ struct TopkShape {
     if (others <= 0) return alike;
     return alike + others * (1 - std::pow(1 - (pairs() - alike) / others, lists));
   }
+  // U(P) of the share, one in P of the vector, in which it is the most: elements that are elected
+  // independently lie unevenly. The mean of the largest of P normal numbers, within 3 % for P from
+  // 2 to 128.
+  double most_of_a_share() const {
+    const double alike = common * pairs() / ranks;
+    const double others = elements() / ranks - alike;
+    const double mean = together(ranks) / ranks - alike;
+    if (others <= 0) return alike + mean;
+    const double p = std::log(ranks);
+    const double deviation = std::sqrt(mean * std::max(1 - mean / others, 0.0));
+    return alike + std::min(mean + (0.02 + 0.82 * p - 0.062 * p * p) * deviation, others);
+  }
 };
 
 // Bytes of one message: its head, indices that are spread over `elements`, and values.
@@ -73,13 +85,14 @@ inline double topk_ring_cost(const TopkShape& shape, const LinkCost& link) {
 }
 
 // The lists of every share to its rank, and the sums of a share to all ranks:
-// 2 alpha + (P-1)/P (k (w + v) + U(P) (w' + 32)) beta, w' bits an index where U(P) are elected.
+// 2 alpha + (P-1)/P (k (w + v) + U(P) (w' + 32)) beta, w' bits an index where U(P) are elected. The
+// rank of the share with the largest sum takes longest.
 inline double topk_split_cost(const TopkShape& shape, const LinkCost& link) {
   if (shape.ranks == 1) return 0;
   const double p = shape.ranks;
   const double share = shape.elements() / p;
   const double given = list_bytes(shape.pairs() / p, share, shape.value_bits);
-  const double told = list_bytes(shape.together(shape.ranks) / p, share, 32);
+  const double told = list_bytes(shape.most_of_a_share(), share, 32);
   return 2 * link.alpha + (p - 1) * (given + told) * link.beta;
 }
 
