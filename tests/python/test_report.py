@@ -106,8 +106,6 @@ def test_restart(tmp_path):
     with path.open("a", encoding="utf-8") as file:
         file.write('{"step":7,"seco')
     assert [step.number for step in read(path).steps] == [1, 2, 3, 4, 5, 6]
-    text = path.read_text(encoding="utf-8")
-    path.write_text(text.rpartition("\n")[0] + "\n", encoding="utf-8")
     with pith.Recorder(path, size=2, append=True) as recorder:
         recorder.step(100.0, number=5)
         recorder.step(200.0)

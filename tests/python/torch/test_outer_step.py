@@ -216,8 +216,9 @@ def test_sharded_within_a_host() -> None:
     def body(rank: int, size: int) -> None:
         mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("between", "within"))
         model = fully_shard(make_model(mesh.get_coordinate()[0]), mesh=mesh["within"])
-        with pytest.raises(ValueError, match="0.weight is sharded"):
-            pith.torch.OuterStep(model, every=1)
+        for group in (None, dist.group.WORLD, mesh["within"].get_group()):
+            with pytest.raises(ValueError, match="0.weight is sharded"):
+                pith.torch.OuterStep(model, every=1, group=group)
         between = mesh["between"].get_group()
         outer = pith.torch.OuterStep(model, every=2, spec="none", lr=1, momentum=0, group=between)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -233,6 +234,20 @@ def test_sharded_within_a_host() -> None:
             torch.testing.assert_close(found, mine, rtol=1e-5, atol=1e-6)
 
     run_ranks(body, 4)
+
+
+def test_loaded_anchors_are_the_first_ranks() -> None:
+    """Where a rank has died, the others may have made different steps."""
+
+    def body(rank: int, size: int) -> None:
+        outer = pith.torch.OuterStep(make_model(1), every=1, spec="none")
+        state = outer.state_dict()
+        first = state["anchor"]
+        state["anchor"] = {name: part + rank for name, part in first.items()}
+        outer.load_state_dict(state)
+        torch.testing.assert_close(outer.state_dict()["anchor"], first, rtol=0, atol=0)
+
+    run_ranks(body, 2)
 
 
 def test_a_dead_rank_leaves_the_last_outer_step() -> None:

@@ -39,7 +39,8 @@ def train(args: argparse.Namespace) -> None:
             sent = outer.stats()["bytes_sent"] / 1024
             if rank == 0:
                 print(f"step {step}: validation loss {loss:.3f}, {sent:.0f} KiB sent", flush=True)
-    outer.exchange()  # the steps since the last one
+    if outer.steps:
+        outer.exchange()  # the steps since the last one
 
 
 def main() -> None:

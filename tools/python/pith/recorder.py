@@ -55,6 +55,8 @@ class Recorder:
         self.path = name.replace("{rank}", str(rank))
         writes = rank == 0 or "{rank}" in name
         # Line by line: what a killed process has recorded is there.
+        if writes and append:
+            _drop_cut_line(self.path)
         mode = "a" if append else "w"
         self._file = open(self.path, mode, buffering=1, encoding="utf-8") if writes else None
         self._write({"pith": "record", "version": 1, "rank": rank, "size": size, "title": title,
@@ -138,6 +140,15 @@ class Recorder:
     def _write(self, line: dict[str, Any]) -> None:
         if self._file is not None:
             self._file.write(json.dumps(_short(line), separators=(",", ":")) + "\n")
+
+
+def _drop_cut_line(path: str) -> None:
+    """A process that was killed may have left a part of its last line."""
+    try:
+        with open(path, "r+b") as file:
+            file.truncate(file.read().rfind(b"\n") + 1)
+    except FileNotFoundError:
+        pass
 
 
 def _as_mapping(name: str, given: object) -> Mapping[str, Any]:

@@ -18,7 +18,7 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from pith.torch.backend import backend_of
-from pith.torch.model_tensors import broadcast_model
+from pith.torch.model_tensors import broadcast_model, other_shards
 from pith.torch.vector_compressor import VectorCompressor, check_spec, shares_of, spec_for
 
 
@@ -92,16 +92,15 @@ class HybridHook:
 
 
 def _check(model: torch.nn.Module, group: dist.ProcessGroup) -> None:
-    others = set(dist.get_process_group_ranks(group)) - {dist.get_rank()}
     if not isinstance(model, FSDPModule):
         raise ValueError("the model is no FSDP module: call fully_shard first")
     for name, parameter in model.named_parameters():
         if not isinstance(parameter, DTensor):
             raise ValueError(f"{name} is not sharded, so the hook would not get its gradient")
-        shared = others.intersection(parameter.device_mesh.mesh.flatten().tolist())
+        shared = other_shards(parameter, group)
         if shared:
             raise ValueError(
-                f"FSDP itself shares {name} with the ranks {sorted(shared)} of the group: "
+                f"FSDP itself shares {name} with the ranks {shared} of the group: "
                 "call fully_shard with the mesh of one host"
             )
 

@@ -23,7 +23,7 @@ import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 
 from pith.torch.backend import backend_of
-from pith.torch.model_tensors import broadcast_model, local
+from pith.torch.model_tensors import broadcast_model, local, other_shards
 from pith.torch.vector_compressor import VectorCompressor, check_spec, shares_of, spec_for
 
 
@@ -109,6 +109,9 @@ class OuterStep:
     def load_state_dict(self, state: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
         """Takes the place of a saved run's OuterStep; the model's parameters are loaded apart.
 
+        All ranks of the group call it, and begin from the anchor and the velocity of its first one:
+        where a rank has died, some may have made a step more than others.
+
         state: of this rank, or a list with the states of all ranks of the saved run, which may have
         had another number of ranks.
         """
@@ -117,6 +120,8 @@ class OuterStep:
         self.steps = int(first["steps"])
         self._anchor.copy_(self._from_names(first["anchor"]))
         self._velocity.copy_(self._from_names(first["velocity"]))
+        for shared in (self._anchor, self._velocity):
+            dist.broadcast(shared, group=self.group, group_src=0)
         self._compressor = self._new_compressor()
         for saved in mine:
             self._compressor.add_residual(self._from_names(saved["residuals"]) * weight)
@@ -138,7 +143,7 @@ class OuterStep:
                 raise ValueError(
                     f"{name} has the type {parameter.dtype}, expected float32, float16 or bfloat16"
                 )
-            if isinstance(parameter, DTensor) and group is None:
+            if isinstance(parameter, DTensor) and (group is None or other_shards(parameter, group)):
                 raise ValueError(f"{name} is sharded: `group` must have the ranks with its shard")
 
     def _flat(self) -> torch.Tensor:
