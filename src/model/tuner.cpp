@@ -196,7 +196,6 @@ void Tuner::try_promising(const Key& key, CellTimes& cell) {
   std::ranges::sort(found);
   Choices::Cell& wanted = this->wanted(key);
   const Choices::Cell before = std::exchange(wanted, {.chosen = wanted.chosen});
-  wanted.trials = Choices::Trials::often;
   for (const auto& [least, plan] : found) {
     if (least < own_time(cell, links) + usually_wrong) wanted.add_rival(plan);
   }
@@ -204,6 +203,7 @@ void Tuner::try_promising(const Key& key, CellTimes& cell) {
     if (cell.times(before.rivals[i], era_).count() > 0) wanted.add_rival(before.rivals[i]);
   }
   wanted.remove_rival(cell.chosen);
+  if (wanted.rival_count > 0) wanted.trials = Choices::Trials::often;
 }
 
 // Of this era.
