@@ -24,15 +24,18 @@ double cost_of(const Model& model, const CallTime& call, const LinkCost& link) {
   return model.cost(*call.algorithm, call.bytes, call.variant, &link);
 }
 
-// By small changes: the cost is linear in both, but for pieces that go at the same time.
+// What one of both costs of a link makes of a call that costs `all`, by a small change: the cost is
+// linear in both, but for pieces that go at the same time.
+double part_by(double LinkCost::*which, const Model& model, const CallTime& call, LinkCost link,
+               double all) {
+  link.*which *= 1 + small;
+  return (cost_of(model, call, link) - all) / small;
+}
+
 Parts parts_of(const Model& model, const CallTime& call, const LinkCost& link) {
-  LinkCost later = link;
-  LinkCost slower = link;
-  later.alpha *= 1 + small;
-  slower.beta *= 1 + small;
   const double all = cost_of(model, call, link);
-  return {all, (cost_of(model, call, later) - all) / small,
-          (cost_of(model, call, slower) - all) / small};
+  return {all, part_by(&LinkCost::alpha, model, call, link, all),
+          part_by(&LinkCost::beta, model, call, link, all)};
 }
 
 constexpr double call_doubt = 0.2;  // how wrong cost functions are, noise included
@@ -99,9 +102,7 @@ double fitting_beta(const Model& model, std::span<const CallTime> calls, LinkCos
     double by_beta = 1e-9;
     for (const CallTime& call : calls) {
       const double all = cost_of(model, call, link);
-      LinkCost slower = link;
-      slower.beta *= 1 + small;
-      const double share = (cost_of(model, call, slower) / all - 1) / small;
+      const double share = part_by(&LinkCost::beta, model, call, link, all) / all;
       late += share * std::log(call.seconds / all);
       by_beta += share * share;
     }

@@ -97,9 +97,7 @@ CellTimes& Tuner::cell_of(const CallTime& time) {
 }
 
 double Tuner::log_cost(const CellTimes& cell, Plan plan, const LinkCost& link) const {
-  const std::size_t bytes = SizeClass(cell.bytes).largest();
-  return std::log(
-      model_.cost(Choices::algorithm_of(plan), bytes, Choices::variant_of(plan), &link));
+  return least_log_cost(model_, cell.call(plan), std::span(&link, 1));
 }
 
 // What the call would have taken at the largest size of its class: programs may have several sizes
@@ -196,8 +194,9 @@ void Tuner::try_promising(const Key& key, CellTimes& cell) {
   std::ranges::sort(found);
   Choices::Cell& wanted = this->wanted(key);
   const Choices::Cell before = std::exchange(wanted, {.chosen = wanted.chosen});
+  const double ours = own_time(cell, links);
   for (const auto& [least, plan] : found) {
-    if (least < own_time(cell, links) + usually_wrong) wanted.add_rival(plan);
+    if (least < ours + usually_wrong) wanted.add_rival(plan);
   }
   for (std::size_t i = 0; i < before.rival_count; ++i) {
     if (cell.times(before.rivals[i], era_).count() > 0) wanted.add_rival(before.rivals[i]);

@@ -113,10 +113,16 @@ def test_nothing_is_lost(spec: str) -> None:
     run_ranks(body, 3)
 
 
-def continued(outer: pith.torch.OuterStep, model: torch.nn.Module, rank: int) -> torch.Tensor:
-    for number in range(10, 13):
+def make_steps(
+    outer: pith.torch.OuterStep, model: torch.nn.Module, rank: int, numbers: range
+) -> None:
+    for number in numbers:
         change(model, rank, number)
         outer.step()
+
+
+def continued(outer: pith.torch.OuterStep, model: torch.nn.Module, rank: int) -> torch.Tensor:
+    make_steps(outer, model, rank, range(10, 13))
     return flat(model)
 
 
@@ -126,9 +132,7 @@ def test_state() -> None:
     def body(rank: int, size: int) -> None:
         model = make_model()
         outer = pith.torch.OuterStep(model, every=2, spec=SPEC)
-        for number in range(5):
-            change(model, rank, number)
-            outer.step()
+        make_steps(outer, model, rank, range(5))
         state = copy.deepcopy(outer.state_dict())
         parameters = copy.deepcopy(model.state_dict())
         expected = continued(outer, model, rank)
@@ -146,9 +150,7 @@ def test_state_with_another_number_of_ranks() -> None:
     def save(rank: int, size: int) -> Any:
         model = make_model()
         outer = pith.torch.OuterStep(model, every=1, spec=SPEC)
-        for number in range(3):
-            change(model, rank, number)
-            outer.step()
+        make_steps(outer, model, rank, range(3))
         return model.state_dict(), outer.state_dict()
 
     saved = run_ranks(save, 3)
