@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -36,7 +37,11 @@ class Checkpoints:
 
     def save(self, step: int, shared: object, own: object) -> None:
         part = self.folder / f"step-{step}.part"
-        part.mkdir(parents=True, exist_ok=True)
+        if dist.get_rank() == 0:
+            # A start that died here may have had more ranks.
+            shutil.rmtree(part, ignore_errors=True)
+            part.mkdir(parents=True)
+        dist.barrier()
         torch.save(own, part / f"rank-{dist.get_rank()}.pt")
         if dist.get_rank() == 0:
             torch.save(shared, part / "shared.pt")
