@@ -8,9 +8,6 @@ namespace pith {
 
 namespace {
 
-// In size classes up to this and more, the two readings of a clock are nothing.
-constexpr std::size_t always_timed_bytes = std::size_t{64} << 10;
-
 std::size_t bytes_of(const CollectiveArgs& args) { return args.count * size_of(args.type); }
 
 // Without an algorithm: the model's choice.
@@ -26,11 +23,15 @@ void CallPlanner::begin() {
   learned_ = std::make_unique<Learned>();
   learned_->start = learned_->choices = model_.start();
   for (std::size_t i = 0; i < collective_count; ++i) {
-    const WhoseTime whose = whose_time(static_cast<Collective>(i), model_.link());
+    const auto collective = static_cast<Collective>(i);
+    const WhoseTime whose = whose_time(collective, model_.link());
     for (std::size_t at = 0; at < SizeClass::count; ++at) {
-      const bool is_long = SizeClass::of_index(at).largest() >= always_timed_bytes;
-      learned_->seats[i][at].whose = whose;
-      learned_->seats[i][at].is_always_timed = is_long && whose == WhoseTime::everyones;
+      const std::size_t bytes = SizeClass::of_index(at).largest();
+      Learned::Seat& seat = learned_->seats[i][at];
+      seat.whose = whose;
+      seat.in_runs = in_runs(collective, bytes, model_.link());
+      // There the two readings of a clock are nothing.
+      seat.is_always_timed = bytes >= long_bytes && whose == WhoseTime::everyones;
     }
   }
 }
@@ -68,7 +69,7 @@ void CallPlanner::Learned::plan(CollectiveArgs& args) {
 }
 
 CallPlan CallPlanner::Learned::turn_in(Seat& seat, const Choices::Cell& cell, std::uint32_t count) {
-  const Turns turns(cell, seat.whose, seat.since);
+  const Turns turns(cell, seat.whose, seat.in_runs, seat.since);
   seat.usual = plan_of(cell.chosen);
   seat.usual.is_timed = seat.is_always_timed;
   seat.usual_until = turns.next(count + 1);

@@ -46,6 +46,7 @@ class CallPlanner {
       std::uint32_t usual_until = 0;  // until this count all are made like this
       WhoseTime whose = WhoseTime::nobodys;
       bool is_always_timed = false;
+      bool in_runs = false;  // see call_time.hpp
       CallPlan usual;
     };
     std::mutex mutex;  // for other threads, while `choices` changes

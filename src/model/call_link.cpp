@@ -26,20 +26,31 @@ double cost_of(const Model& model, const CallTime& call, const LinkCost& link) {
 
 // What one of both costs of a link makes of a call that costs `all`, by a small change: the cost is
 // linear in both, but for pieces that go at the same time.
-double part_by(double LinkCost::*which, const Model& model, const CallTime& call, LinkCost link,
-               double all) {
-  link.*which *= 1 + small;
-  return (cost_of(model, call, link) - all) / small;
+double part_by(const LinkCost& more, const Model& model, const CallTime& call, double all) {
+  return (cost_of(model, call, more) - all) / small;
+}
+
+double part_by_alpha(const Model& model, const CallTime& call, const LinkCost& link, double all) {
+  LinkCost more = link;
+  more.alpha *= 1 + small;
+  if (link.message >= link.alpha / 2) more.message *= 1 + small;  // goes with it
+  return part_by(more, model, call, all);
+}
+
+double part_by_beta(const Model& model, const CallTime& call, const LinkCost& link, double all) {
+  LinkCost more = link;
+  more.beta *= 1 + small;
+  return part_by(more, model, call, all);
 }
 
 Parts parts_of(const Model& model, const CallTime& call, const LinkCost& link) {
   const double all = cost_of(model, call, link);
-  return {all, part_by(&LinkCost::alpha, model, call, link, all),
-          part_by(&LinkCost::beta, model, call, link, all)};
+  return {all, part_by_alpha(model, call, link, all), part_by_beta(model, call, link, all)};
 }
 
 constexpr double call_doubt = 0.2;  // how wrong cost functions are, noise included
 constexpr double call_certainty = 1 / (call_doubt * call_doubt);
+constexpr double surely = 9;  // of misfits: three standard deviations
 
 // Of least squares in the logarithms of alpha and beta.
 struct Equations {
@@ -102,7 +113,7 @@ double fitting_beta(const Model& model, std::span<const CallTime> calls, LinkCos
     double by_beta = 1e-9;
     for (const CallTime& call : calls) {
       const double all = cost_of(model, call, link);
-      const double share = part_by(&LinkCost::beta, model, call, link, all) / all;
+      const double share = part_by_beta(model, call, link, all) / all;
       late += share * std::log(call.seconds / all);
       by_beta += share * share;
     }
@@ -114,7 +125,7 @@ double fitting_beta(const Model& model, std::span<const CallTime> calls, LinkCos
 }
 
 // One step of Gauss and Newton.
-LinkCost improved(const Equations& sums, const LinkCost& link) {
+LinkCost improved(const Equations& sums, const LinkCost& link, bool near) {
   constexpr double furthest = 1;
   const double by = sums.determinant();
   const double more_alpha =
@@ -122,7 +133,8 @@ LinkCost improved(const Equations& sums, const LinkCost& link) {
   const double more_beta =
       std::clamp((sums.b * sums.aa - sums.a * sums.ab) / by, -furthest, furthest);
   return link_with(std::clamp(link.alpha * std::exp(more_alpha), 1e-7, 10.0),
-                   std::clamp(link.beta * std::exp(more_beta), least_beta, most_beta), link.gamma);
+                   std::clamp(link.beta * std::exp(more_beta), least_beta, most_beta), link.gamma,
+                   near);
 }
 
 }  // namespace
@@ -130,7 +142,9 @@ LinkCost improved(const Equations& sums, const LinkCost& link) {
 LinkFit fit_link(const Model& model, std::span<const CallTime> calls, const LinkGuess& guess) {
   constexpr int steps = 16;
   LinkCost link = guess.link;
-  for (int i = 0; i < steps; ++i) link = improved(equations_of(model, calls, guess, link), link);
+  for (int i = 0; i < steps; ++i) {
+    link = improved(equations_of(model, calls, guess, link), link, guess.near);
+  }
   const Equations sums = equations_of(model, calls, guess, link);
   const double by = sums.determinant();
   return {link, std::sqrt(sums.bb / by), std::sqrt(sums.aa / by)};
@@ -138,8 +152,7 @@ LinkFit fit_link(const Model& model, std::span<const CallTime> calls, const Link
 
 std::vector<LinkCost> fitting_links(const Model& model, std::span<const CallTime> calls,
                                     const LinkCost& start) {
-  constexpr int halvings = 8;   // until alpha takes no time to speak of
-  constexpr double surely = 9;  // three standard deviations
+  constexpr int halvings = 8;  // until alpha takes no time to speak of
   if (calls.empty()) return {start};
   std::vector<std::pair<double, LinkCost>> fits;
   LinkCost link = start;
@@ -161,6 +174,11 @@ double least_log_cost(const Model& model, const CallTime& call, std::span<const 
   double least = std::numeric_limits<double>::max();
   for (const LinkCost& link : links) least = std::min(least, cost_of(model, call, link));
   return std::log(least);
+}
+
+bool explains_better(const LinkCost& one, const LinkCost& other, const Model& model,
+                     std::span<const CallTime> calls) {
+  return misfit(model, calls, one) + surely < misfit(model, calls, other);
 }
 
 bool is_another_link(const LinkCost& one, const LinkCost& other) {

@@ -18,6 +18,7 @@ struct LinkGuess {
   LinkCost link;
   double alpha_doubt = hardly_known;
   double beta_doubt = hardly_known;
+  bool near = false;  // see link_with
 };
 
 // The link on which calls would take their times, as nearly as one can, with what they leave
@@ -39,6 +40,10 @@ std::vector<LinkCost> fitting_links(const Model& model, std::span<const CallTime
 
 // The logarithm of the least cost of a call on these links.
 double least_log_cost(const Model& model, const CallTime& call, std::span<const LinkCost> links);
+
+// Whether the times of calls are surely those of the one link rather than of the other.
+bool explains_better(const LinkCost& one, const LinkCost& other, const Model& model,
+                     std::span<const CallTime> calls);
 
 // Whether choices between algorithms may differ by it.
 bool is_another_link(const LinkCost& one, const LinkCost& other);

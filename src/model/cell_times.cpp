@@ -2,8 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace pith {
+
+std::optional<double> CellTimes::Trial::mean_of_run(double seconds) {
+  run_s += seconds;
+  if (++run_calls < calls_of_run && run_s < time_of_run_s) return std::nullopt;
+  return std::exchange(run_s, 0) / std::exchange(run_calls, 0);
+}
 
 CellTimes::Trial& CellTimes::trial(Plan plan) {
   const auto found = std::ranges::find(trials, plan, &Trial::plan);

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "model/call_time.hpp"
@@ -17,9 +18,13 @@ struct CellTimes {
 
   struct Trial {
     explicit Trial(Plan what) : plan(what) {}
+    // Of calls in a row, with this one, once they are enough; see call_time.hpp.
+    std::optional<double> mean_of_run(double seconds);
 
     Plan plan;
     bool begun = false;
+    double run_s = 0;  // of the calls in a row until now
+    std::uint32_t run_calls = 0;
     RecentTimes times;      // of one era
     RecentTimes prompt;     // those of them that are
     std::uint64_t era = 0;  // which

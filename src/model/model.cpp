@@ -22,8 +22,8 @@ constexpr std::size_t wire_chunk = std::size_t{512} << 10;
 
 }  // namespace
 
-LinkCost link_with(double alpha, double beta, double gamma) {
-  return {alpha, beta, gamma, std::min(nominal::wire.message, alpha / 2)};
+LinkCost link_with(double alpha, double beta, double gamma, bool near) {
+  return {alpha, beta, gamma, near ? alpha / 2 : std::min(nominal::wire.message, alpha / 2)};
 }
 
 Model::Model(const Settings& settings, int ranks)
@@ -70,7 +70,8 @@ void Model::set_hosts(int hosts, int ranks_a_host, bool share) {
 // To a power of two, so that most runs choose alike. One far link makes all calls far.
 void Model::set_round_trip(double seconds) {
   constexpr double far_from_it = 5;
-  if (seconds / 2 < far_from_it * nominal::wire.alpha) return;
+  near_ = seconds > 0 && seconds / 2 < far_from_it * nominal::wire.alpha;
+  if (near_ || seconds <= 0) return;
   const double alpha = std::exp2(std::round(std::log2(seconds / 2)));
   const bool is_distant = alpha >= nominal::distant_alpha;
   set_link(alpha, is_distant ? nominal::distant_beta : nominal::wire.beta);
@@ -80,7 +81,7 @@ void Model::set_round_trip(double seconds) {
 void Model::set_link(double alpha, double beta) {
   constexpr std::size_t most = std::size_t{2} << 20;
   if (pinned_ || views_) return;
-  link_ = link_with(alpha, beta, link_.gamma);
+  link_ = link_with(alpha, beta, link_.gamma, near_);
   tuning_.start_bytes = alpha / beta;
   const double filling = std::clamp<double>(tuning_.start_bytes / tuning_.lanes, wire_chunk, most);
   if (chunk_ == 0) tuning_.chunk_bytes = std::bit_ceil(static_cast<std::size_t>(filling));
@@ -126,17 +127,19 @@ double Model::cost(const Algorithm& algorithm, std::size_t bytes, Variant varian
   return cost_on(link ? *link : link_, algorithm, shape);
 }
 
-Choices Model::choices_on(const LinkCost& link) const {
+Choices choices_on(const LinkCost& link, const Model& model) {
   Choices choices;
   for (std::size_t i = 0; i < collective_count; ++i) {
     const auto collective = static_cast<Collective>(i);
     for (std::size_t at = 0; at < SizeClass::count; ++at) {
       const SizeClass size = SizeClass::of_index(at);
-      choices.at(collective, size) = cell_on(link, collective, size);
+      choices.at(collective, size) = model.cell_on(link, collective, size);
     }
   }
   return choices;
 }
+
+Choices Model::start() const { return choices_on(link_, *this); }
 
 // The rivals are those of least cost: there may be more than fit.
 //

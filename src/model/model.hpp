@@ -13,8 +13,10 @@
 
 namespace pith {
 
-// With what follows from these.
-LinkCost link_with(double alpha, double beta, double gamma = nominal::wire.gamma);
+// What follows from these. Of a link that is `near` it is known that messages do not travel long:
+// what they take is time of cores, and half of it is taken by each further message of a round.
+LinkCost link_with(double alpha, double beta, double gamma = nominal::wire.gamma,
+                   bool near = false);
 
 class Model final : public Chooser {
  public:
@@ -36,6 +38,8 @@ class Model final : public Chooser {
   // The longest time that a message to any rank and its answer take without load; 0: not known.
   // Without views it decides, where it is far from the nominal, what a message costs.
   void set_round_trip(double seconds);
+  // Whether it is known to be no longer than on common hosts.
+  bool is_near() const { return near_; }
   // What messages cost is known; without views.
   void set_link(double alpha, double beta);
   // What an earlier run has told, after all of the above. A message takes no less than the round
@@ -69,9 +73,8 @@ class Model final : public Chooser {
   // What calls begin with: this model's own choice, and as its rivals the algorithms that may be
   // faster, by a cost function that may be wrong. No rivals where the choice is not the library's,
   // or where times of calls tell nothing.
-  Choices start() const { return choices_on(link_); }
-  // The same once the link is known to be another one.
-  Choices choices_on(const LinkCost& link) const;
+  Choices start() const;
+  // The same once the link is known to be another one, of calls of a size.
   Choices::Cell cell_on(const LinkCost& link, Collective collective, SizeClass size) const;
   bool is_faster_dense(const Spec& spec, std::size_t count, const Hosts* hosts) const override;
   double predicted_seconds(const Spec& spec, std::size_t count, bool dense, const Hosts* hosts,
@@ -100,9 +103,13 @@ class Model final : public Chooser {
   int ranks_a_host_ = 1;
   bool even_hosts_ = true;
   bool devices_ = false;
+  bool near_ = false;
   LinkCost link_;
   KnownLinks known_;
   mutable FoundAlgorithms cheapest_;
 };
+
+// Of all calls.
+Choices choices_on(const LinkCost& link, const Model& model);
 
 }  // namespace pith

@@ -41,19 +41,23 @@ bool says_more(std::size_t times, bool is_guess) {
 }
 
 // The kernel's round trip is believed until the first step.
-LinkGuess guess_from(const LinkCost& link, bool is_start) {
-  const bool knows_alpha = is_start && link.alpha != nominal::wire.alpha;
-  return {link, knows_alpha ? LinkGuess::by_round_trip : LinkGuess::hardly_known};
+LinkGuess guess_from(const LinkCost& link, const Model& model, bool is_start) {
+  LinkGuess guess{link};
+  guess.near = is_start && model.is_near();
+  if (is_start && link.alpha != nominal::wire.alpha) guess.alpha_doubt = LinkGuess::by_round_trip;
+  return guess;
 }
 
 enum class Verdict : std::uint8_t { open, better, not_better };
 
-Verdict judge(const RecentTimes& ours, const RecentTimes& its) {
+// A single early time decides only where half of the calls are trials.
+Verdict judge(const RecentTimes& ours, const RecentTimes& its, Choices::Trials trials) {
   constexpr double surely = 3;
   if (ours.count() < few || its.count() == 0) return Verdict::open;
   const double gain = ours.median() - its.median();
   const double noise = surely * ours.deviation();
-  if (gain > std::max(clearly_early, noise)) return Verdict::better;
+  const std::size_t early = trials == Choices::Trials::often ? 1 : 2;
+  if (its.count() >= early && gain > std::max(clearly_early, noise)) return Verdict::better;
   const bool is_late = its.least() - ours.median() > std::max(hopeless, noise);
   if (its.count() > 2 && is_late) return Verdict::not_better;
   if (its.count() < few) return Verdict::open;
@@ -113,8 +117,8 @@ double Tuner::at_largest(const CallTime& time) const {
 // The first call of a plan, which allocates what later ones use, is not counted, unless the choice
 // is a guess: then times differ by more.
 void Tuner::add(const CallTime& time) {
-  const double seconds = at_largest(time);
-  if (!(seconds > 0)) return;
+  const double single = at_largest(time);
+  if (!(single > 0)) return;
   const Key key{time.algorithm->collective, SizeClass(time.bytes).index()};
   CellTimes& cell = cell_of(time);
   const Plan plan = Choices::plan_of(*time.algorithm, time.variant);
@@ -123,12 +127,15 @@ void Tuner::add(const CallTime& time) {
   CellTimes::Trial& its = cell.trial(plan);
   const bool is_guess = over_links_ && wanted(key).trials == Choices::Trials::often;
   if (!std::exchange(its.begun, true) && !is_guess) return;
+  const bool runs = in_runs(key.first, SizeClass(time.bytes).largest(), model_.link());
+  const std::optional<double> seconds = runs ? its.mean_of_run(single) : single;
+  if (!seconds) return;
   const bool of_link = over_links_ && is_prompt(time);
-  if (plan == cell.chosen && is_step(cell, seconds)) {
-    return of_link && may_be_link(cell, seconds) ? begin_era(key, cell, seconds)
-                                                 : try_again(key, cell, seconds);
+  if (plan == cell.chosen && is_step(cell, *seconds)) {
+    return of_link && may_be_link(cell, *seconds) ? begin_era(key, cell, *seconds)
+                                                  : try_again(key, cell, *seconds);
   }
-  add(its, seconds, of_link);
+  add(its, *seconds, of_link);
   if (of_link && says_more(its.prompt.count(), is_guess)) fit();
   if (wanted(key).rival_count > 0) decide(key, cell, says_more(its.times.count(), is_guess));
 }
@@ -217,20 +224,22 @@ std::vector<CallTime> Tuner::link_times() const {
 std::optional<LinkTable::OfCalls> Tuner::learnt_link() const {
   const std::vector<CallTime> calls = link_times();
   if (calls.empty()) return std::nullopt;
-  const LinkGuess before = guess_from(era_began_, era_ == 0);
+  const LinkGuess before = guess_from(era_began_, model_, era_ == 0);
   const LinkFit fit = fit_link(model_, calls, before);
   return LinkTable::OfCalls{{fit.link.alpha, fit.alpha_doubt}, {fit.link.beta, fit.beta_doubt}};
 }
 
-// All choices follow where the link is another than was thought.
+// All choices follow where the link is surely another than was thought: calls of one size leave
+// open whether messages or bytes take long, and fits wander.
 void Tuner::fit() {
-  const LinkCost found = fit_link(model_, link_times(), guess_from(era_began_, era_ == 0)).link;
-  if (!is_another_link(found, link_)) return;
+  const std::vector<CallTime> calls = link_times();
+  const LinkCost found = fit_link(model_, calls, guess_from(era_began_, model_, era_ == 0)).link;
+  if (!is_another_link(found, link_) || !explains_better(found, link_, model_, calls)) return;
   const LinkCost before = std::exchange(link_, found);
   reasons_.push_back(
       fmt::format("a message takes {:.3g} us and a byte {:.3g} ns instead of {:.3g} and {:.3g}",
                   found.alpha * 1e6, found.beta * 1e9, before.alpha * 1e6, before.beta * 1e9));
-  const Choices known = std::exchange(wanted_, model_.choices_on(link_));
+  const Choices known = std::exchange(wanted_, choices_on(link_, model_));
   for (auto& [key, cell] : cells_) {
     const SizeClass size(cell.bytes);
     const Choices::Cell fresh = std::exchange(wanted(key), known.at(key.first, size));
@@ -325,7 +334,7 @@ void Tuner::decide(const Key& key, CellTimes& cell, bool says_more) {
   for (std::size_t i = 0; i < before.rival_count; ++i) {
     const Plan rival = before.rivals[i];
     const RecentTimes its = cell.times(rival, era_);
-    const Verdict verdict = judge(cell.times(cell.chosen, era_), its);
+    const Verdict verdict = judge(cell.times(cell.chosen, era_), its, before.trials);
     if (verdict == Verdict::better) choose(key, cell, rival);
     if (verdict != Verdict::open) wanted.remove_rival(rival);
     is_judged |= verdict != Verdict::open || its.count() >= few;

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstdint>
 
+#include "model/call_time.hpp"
 #include "model/choices.hpp"
 
 namespace pith {
@@ -27,8 +28,9 @@ constexpr std::uint32_t place_of(std::uint32_t turn, std::uint32_t one_in) {
   return (turn * golden) >> (32 - std::bit_width(one_in - 1));
 }
 
-// One call in so many is timed, and the one before or after it, for then one of them is prompt.
-constexpr std::uint32_t timed_one_in(WhoseTime whose) {
+// One call in so many is timed, with some next to it.
+constexpr std::uint32_t timed_one_in(WhoseTime whose, bool in_runs) {
+  if (in_runs) return 32 * calls_of_run;
   return whose == WhoseTime::slowest ? 512 : 64;  // to tell takes as long as a short call
 }
 
@@ -36,24 +38,29 @@ constexpr std::uint32_t timed_one_in(WhoseTime whose) {
 // since short calls may be over by thousands before ranks agree on what to make of them, and later
 // while it is agreed that they are tried, but not for ever: the rank that judges may see no time of
 // these calls. Then one call in eight is a rival's, or in two.
+// `in_runs`: a rival's turn is a run of calls, and so is that of a choice that is timed.
 class Turns {
  public:
   // `since`: how many calls had been made when the cell was agreed on.
-  Turns(const Choices::Cell& cell, WhoseTime whose, std::uint32_t since = 0)
-      : cell_(cell), since_(since), timed_one_in_(timed_one_in(whose)) {}
+  Turns(const Choices::Cell& cell, WhoseTime whose, bool in_runs, std::uint32_t since = 0)
+      : cell_(cell),
+        since_(since),
+        timed_one_in_(timed_one_in(whose, in_runs)),
+        run_(in_runs ? calls_of_run : 2),
+        shift_(in_runs ? std::bit_width(calls_of_run) - 1 : 0) {}
 
   // `count`: how many calls came before.
   Turn at(std::uint32_t count) const {
     if (!tries(count)) {
       const std::uint32_t first = first_timed(count / timed_one_in_);
-      return {count - first < 2 ? TurnOf::timed_choice : TurnOf::choice};
+      return {count - first < run_ ? TurnOf::timed_choice : TurnOf::choice};
     }
-    const std::uint32_t its_count = is_early() ? count : count - since_;
-    const std::uint32_t turn = its_count / one_in();
+    const std::uint32_t runs = runs_before(count);
+    const std::uint32_t turn = runs / one_in();
     const std::uint32_t place = place_of(turn, one_in());
-    if (its_count % one_in() == (place ^ (one_in() / 2))) return {TurnOf::timed_choice};
-    if (its_count % one_in() != place || (is_early() && turn < turns_before)) return {};
-    const std::uint32_t its_turn = is_early() ? turn - turns_before : turn;
+    if (runs % one_in() == (place ^ (one_in() / 2))) return {TurnOf::timed_choice};
+    if (runs % one_in() != place || (is_early() && turn < turns_before())) return {};
+    const std::uint32_t its_turn = is_early() ? turn - turns_before() : turn;
     return {TurnOf::rival, cell_.rivals[its_turn % cell_.rival_count]};
   }
 
@@ -61,29 +68,35 @@ class Turns {
   std::uint32_t next(std::uint32_t count) const {
     if (tries(count)) return count;
     const std::uint32_t first = first_timed(count / timed_one_in_);
-    if (count < first + 2) return std::max(count, first);
+    if (count < first + run_) return std::max(count, first);
     return first_timed(count / timed_one_in_ + 1);
   }
 
  private:
-  // A program that makes fewer calls of a kind than these turns has only the choice of the start.
-  static constexpr std::uint32_t turns_before = 4;
-
   std::uint32_t first_timed(std::uint32_t turn) const {
-    return turn * timed_one_in_ + (place_of(turn, timed_one_in_) & ~1U);
+    return turn * timed_one_in_ + (place_of(turn, timed_one_in_) & ~(run_ - 1));
   }
   bool is_early() const { return cell_.trials == Choices::Trials::early; }
   std::uint32_t one_in() const { return cell_.trials == Choices::Trials::often ? 2 : 8; }
+  // Of calls, or single calls.
+  std::uint32_t runs_before(std::uint32_t count) const {
+    return (is_early() ? count : count - since_) >> shift_;
+  }
+  // A program that makes fewer calls of a kind than these turns has only the choice of the start.
+  std::uint32_t turns_before() const { return shift_ == 0 ? 4 : 1; }
   bool tries(std::uint32_t count) const {
-    constexpr std::uint32_t most_calls = 24;  // of a rival
-    const std::uint32_t early_end = turns_before + (calls_to_judge + 1) * cell_.rival_count;
-    if (is_early()) return count / one_in() < early_end && cell_.rival_count != 0;
-    return (count - since_) / one_in() < most_calls * cell_.rival_count;
+    constexpr std::uint32_t most_calls = 24;  // of a rival, or runs
+    const std::uint32_t turn = runs_before(count) / one_in();
+    const std::uint32_t early_end = turns_before() + (calls_to_judge + 1) * cell_.rival_count;
+    if (is_early()) return turn < early_end && cell_.rival_count != 0;
+    return turn < most_calls * cell_.rival_count;
   }
 
   const Choices::Cell& cell_;
   const std::uint32_t since_;
   const std::uint32_t timed_one_in_;
+  const std::uint32_t run_;  // calls next to each other that are timed, where no rivals are tried
+  const int shift_;          // of counts of calls, to those of runs
 };
 
 }  // namespace pith

@@ -102,7 +102,7 @@ using Variables = std::map<std::string, std::string, std::less<>>;
 Variables variables_from_environment(std::span<const std::string_view> names);
 
 // "name=value" lines of the agreed settings; and what differs between two such texts: empty, or
-// "PITH_CHUNK is 65536 there and 4096 here".
+// "PITH_CHUNK=65536 there, PITH_CHUNK=4096 here".
 std::string agreed_text(const Settings& settings);
 std::string difference(std::string_view theirs, std::string_view ours);
 

@@ -10,6 +10,7 @@
 
 #include "api/comm_handle.hpp"
 #include "collectives/registry.hpp"
+#include "model/call_time.hpp"
 #include "tests/catch.hpp"
 #include "tests/variable.hpp"
 
@@ -40,7 +41,11 @@ int tried(CallPlanner& planner, const Model& model, std::size_t count, int calls
   return others;
 }
 
-// Calls with `count` floats that are made by rivals early on, without an agreement.
+constexpr int run = calls_of_run;
+// One run in so many calls is a rival's.
+constexpr int turn = 8 * run;
+
+// Runs of calls with `count` floats that are made by rivals early on, without an agreement.
 int early_turns(const Model& model, std::size_t count) {
   const Choices start = model.start();
   return 5 * start.at(Collective::allreduce, SizeClass(4 * count)).rival_count;
@@ -54,11 +59,12 @@ TEST_CASE("rivals are tried from some calls on, a few times each", "[planner]") 
   planner.begin();
   const int early = early_turns(model, 1000);
   REQUIRE(early > 0);
-  CHECK(tried(planner, model, 1000, 32) == 0);
-  CHECK(tried(planner, model, 1000, 8) == 1);
-  CHECK(tried(planner, model, 1000, 8 * (early - 1)) == early - 1);
+  CHECK(tried(planner, model, 1000, turn) == 0);
+  CHECK(tried(planner, model, 1000, turn) == run);
+  CHECK(tried(planner, model, 1000, turn * (early - 1)) == run * (early - 1));
   CHECK(tried(planner, model, 1000, 3200) == 0);
   CHECK(tried(planner, model, 100'000, 32) == 0);  // other sizes count on their own
+  CHECK(tried(planner, model, 100'000, 8) == 1);   // long calls are tried one by one
 }
 
 TEST_CASE("ranks that make the same calls plan alike", "[planner]") {
@@ -83,7 +89,7 @@ TEST_CASE("calls of rivals are timed, and as many of the choice", "[planner]") {
   planner.begin();
   int rivals = 0;
   int timed = 0;
-  for (int i = 0; i < 32 + 8 * early_turns(model, 1000); ++i) {
+  for (int i = 0; i < turn + turn * early_turns(model, 1000); ++i) {
     CollectiveArgs args = sum_of(1000);
     planner.plan(args);
     const bool is_rival = &model.algorithm(args) != &model.algorithm(Collective::allreduce, 4000);
@@ -91,8 +97,8 @@ TEST_CASE("calls of rivals are timed, and as many of the choice", "[planner]") {
     rivals += is_rival;
     timed += args.plan.is_timed;
   }
-  CHECK(rivals == early_turns(model, 1000));
-  CHECK(timed == 2 * rivals + 4);
+  CHECK(rivals == run * early_turns(model, 1000));
+  CHECK(timed == 2 * rivals + run);
 }
 
 TEST_CASE("the slowest rank's time is told where others end early, and no link is far",
@@ -165,9 +171,9 @@ TEST_CASE("rivals that are agreed to be new are tried at any count", "[planner]"
   Choices wanted = model.start();
   wanted.at(Collective::allreduce, SizeClass(4000)).trials = Choices::Trials::seldom;
   planner.adopt(wanted.save(model.start()));
-  CHECK(tried(planner, model, 1000, 400) == 50);
+  CHECK(tried(planner, model, 1000, 10 * turn) == 10 * run);
   const int most = 24 * model.start().at(Collective::allreduce, SizeClass(4000)).rival_count;
-  CHECK(tried(planner, model, 1000, 8000) == most - 50);  // nobody has judged them
+  CHECK(tried(planner, model, 1000, 300 * turn) == (most - 10) * run);  // nobody has judged them
 }
 
 TEST_CASE("without learning every call is made by the model's choice", "[planner]") {
