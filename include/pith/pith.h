@@ -12,7 +12,8 @@
  *  5. One communicator is driven by one thread at a time; different communicators may be driven
  *     by different threads. Abort and GetLastError may be called from any thread.
  *  6. Groups are per thread. Calls in a group start at the outermost pithGroupEnd.
- *  7. A refused call (pithInvalidArgument) sent nothing and changed nothing.
+ *  7. A refused call (pithInvalidArgument) sent nothing and changed nothing; only a sparse result
+ *     that does not fit its `capacity` is refused after the call.
  *  8. A buffer that a rank does not use in its role (recv of Reduce off the root) may be NULL and
  *     is never accessed. With a count of 0 the same holds for every buffer.
  *  9. No call terminates the process and no C++ exception leaves the library.

@@ -210,6 +210,10 @@ for dtype in ("int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", 
     a[:] = rank + 1
     assert (comm.all_reduce(a, out=a) == 3).all()
 assert pith.empty(4, np.float32).dtype == "float32"
+assert pith.empty(np.int64(4)).shape == (4,) and pith.empty(np.array([2, 3])).shape == (2, 3)
+class Derived(np.ndarray): pass
+total = comm.all_reduce(np.ones(3, dtype="float32").view(Derived))
+assert isinstance(total, np.ndarray) and total.dtype == "float32" and total.shape == (3,)
 assert pith.empty(4, "bfloat16").dtype == "uint16"
 assert pith.empty(()).shape == () and pith.empty((0, 4)).size == 0
 # Views keep the memory; it goes with the last of them, in flight too.

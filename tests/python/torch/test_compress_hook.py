@@ -198,6 +198,28 @@ def test_residuals_follow_the_scale() -> None:
     run_ranks(body, 2)
 
 
+def test_saved_residuals_have_the_scale_of_their_step() -> None:
+    def body(rank: int, size: int) -> None:
+        model = make_model()
+        del model.other
+        ddp = DDP(model)
+        scaler = Scaler()
+        hook = pith.torch.compress_hook(SPEC, scaler)
+        ddp.register_comm_hook(None, hook)
+        (ddp(batch(rank, 0)).pow(2).sum() * scaler.scale).backward()
+        scaler.scale = 256.0  # as scaler.update() does after the step
+        saved = hook.state_dict(model)
+        assert saved["scale"] == 1024.0
+        other = pith.torch.compress_hook(SPEC, scaler)
+        other.load_state_dict(saved, model)
+        held = other.state_dict(model)
+        assert held["scale"] == 256.0
+        for name, residual in held["residuals"].items():
+            torch.testing.assert_close(residual, saved["residuals"][name] / 4)
+
+    run_ranks(body, 2)
+
+
 def test_grad_scaler() -> None:
     """float16 with GradScaler: a step with an infinite gradient is left out on all ranks."""
 

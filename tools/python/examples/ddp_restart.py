@@ -95,6 +95,12 @@ def die(folder: Path) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def since(died: Path) -> str:
+    if not died.exists():
+        return ""
+    return f", {time.monotonic() - float(died.read_text()):.3f} s later"
+
+
 def train(args: argparse.Namespace) -> None:
     rank, last = dist.get_rank(), dist.get_world_size() - 1
     is_first_start = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
@@ -125,13 +131,14 @@ def main() -> None:
     parser.add_argument("--spec", default="topk:density=0.1,bypass=never")
     args = parser.parse_args()
     torch.set_num_threads(1)
+    args.folder.mkdir(parents=True, exist_ok=True)
     dist.init_process_group("pith")
     failed = False
     try:
         train(args)
     except RuntimeError as error:  # torch.distributed.DistBackendError is one
-        late = time.monotonic() - float((args.folder / "died").read_text())
-        print(f"rank {dist.get_rank()}, {late:.3f} s later: {str(error).splitlines()[0]}\n", end="")
+        late = since(args.folder / "died")
+        print(f"rank {dist.get_rank()}{late}: {str(error).splitlines()[0]}\n", end="")
         failed = True
     dist.destroy_process_group()
     raise SystemExit(failed)

@@ -21,6 +21,23 @@ def step_of(comm: pith.Communicator, step: int, state: np.ndarray) -> np.ndarray
     return new
 
 
+def recovered(
+    comm: pith.Communicator, step: int, state: np.ndarray
+) -> tuple[pith.Communicator, int, np.ndarray]:
+    """The ranks that are left, and what all of them go on with. Others may die meanwhile."""
+    while True:
+        smaller = comm.shrink()
+        comm.abort()
+        comm = smaller
+        try:
+            # A rank may have finished a step that another has not: all go on from the earliest.
+            steps = comm.all_gather(np.array([step]))
+            source = int(steps.argmin())
+            return comm, int(steps.min()), comm.broadcast(state, root=source)
+        except pith.RemoteError as error:
+            print(f"rank {comm.rank}: while recovering: {error}", flush=True)
+
+
 def main() -> None:
     victim = int(sys.argv[1]) if len(sys.argv) > 1 else -1
     comm = pith.init()
@@ -35,14 +52,7 @@ def main() -> None:
             step += 1
         except pith.RemoteError as error:
             print(f"rank {name}: step {step}: {error}", flush=True)
-            smaller = comm.shrink()
-            comm.abort()
-            comm = smaller
-            # A rank may have finished a step that another has not: all go on from the earliest.
-            steps = comm.all_gather(np.array([step]))
-            source = int(steps.argmin())
-            step = int(steps.min())
-            state = comm.broadcast(state, root=source)
+            comm, step, state = recovered(comm, step, state)
     print(f"rank {name}: {comm.size} ranks have finished, state {state[0]:g}", flush=True)
     comm.finalize()
 

@@ -122,7 +122,11 @@ class Communicator:
         dtype: str | None = None,
         stream: Any = None,
     ) -> tuple[Any, _A]:
-        """The sum as pairs: indices in ascending order, and values."""
+        """The sum as pairs: indices in ascending order, and values.
+
+        capacity: the most pairs; without it there is room for all. More of them raise
+        InvalidArgument when the call is over, and the pairs are lost.
+        """
     @overload
     def all_reduce(
         self,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib
 import math
+import operator
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, SupportsIndex
 
 from pith._core import Memory
 
@@ -27,14 +28,23 @@ _SHAPED_BY = {"float16": "uint16", "bfloat16": "uint16", "float8_e4m3": "uint8",
 
 def empty_like(x: Any, shape: tuple[int, ...] | None = None) -> Any:
     """An array of the kind and type of `x`, in C order; without `shape`, of x's shape."""
-    library = type(x).__module__.partition(".")[0]
-    module = sys.modules.get(library)
-    if library in ("numpy", "torch", "cupy") and module is not None:
-        wanted = x.shape if shape is None else shape
-        if library == "torch":
-            return module.empty(wanted, dtype=x.dtype, device=x.device)
-        return module.empty(wanted, dtype=x.dtype)
-    return _empty_of_another(x, shape)
+    library = _library_of(x)
+    if not library:
+        return _empty_of_another(x, shape)
+    module = sys.modules[library]
+    wanted = x.shape if shape is None else shape
+    if library == "torch":
+        return module.empty(wanted, dtype=x.dtype, device=x.device)
+    return module.empty(wanted, dtype=x.dtype)
+
+
+def _library_of(x: Any) -> str:
+    """Whose array it is, or one derived from it; "": of none that is known."""
+    for kind in type(x).__mro__:
+        library = kind.__module__.partition(".")[0]
+        if library in ("numpy", "torch", "cupy") and library in sys.modules:
+            return library
+    return ""
 
 
 def _empty_of_another(x: Any, shape: tuple[int, ...] | None) -> Any:
@@ -79,7 +89,7 @@ def on_memory(memory: Memory | bytearray, shape: Sequence[int], dtype: str) -> A
 
 def empty_indices(x: Any, count: int) -> Any:
     """For the indices of a sparse result: int64 for PyTorch, which lacks most of uint64."""
-    library = type(x).__module__.partition(".")[0]
+    library = _library_of(x)
     if library == "torch":
         torch = sys.modules[library]
         return torch.empty(count, dtype=torch.int64, device=x.device)
@@ -105,12 +115,15 @@ def _item_bytes(dtype: str) -> int:
     return bits // 8
 
 
-def empty(shape: int | Sequence[int], dtype: Any = "float32") -> Any:
+def empty(shape: SupportsIndex | Sequence[int], dtype: Any = "float32") -> Any:
     """A NumPy array (without NumPy: a memoryview) in memory that the other ranks of this host read
     directly, so that reductions over it copy nothing. The memory is freed with the last array on
     it. NumPy lacks bfloat16 and 8-bit floats: their arrays are of uint16 and uint8, to be passed
     with dtype="bfloat16" and so on."""
-    extents = (shape,) if isinstance(shape, int) else tuple(shape)
+    try:
+        extents = (operator.index(shape),)  # type: ignore[arg-type]
+    except TypeError:
+        extents = tuple(shape)  # type: ignore[arg-type]
     if any(extent < 0 for extent in extents):
         raise ValueError(f"shape is {extents}, expected no negative extent")
     name = dtype if isinstance(dtype, str) else str(_numpy("such a dtype").dtype(dtype))

@@ -38,7 +38,10 @@ class InternalError(Error):
 
 
 class InvalidArgument(Error, ValueError):
-    """An argument is refused: nothing was sent and nothing changed."""
+    """An argument is refused: nothing was sent and nothing changed.
+
+    But for a sparse result that does not fit its capacity: the call is over by then.
+    """
 
     code = 4
 

@@ -107,7 +107,8 @@ class CompressHook:
             for key, residual in held.items()
             if key in names
         }
-        return {"spec": self.spec, "scale": self._current_scale(), "residuals": residuals}
+        scale = self._current_scale() if self._scale is None else self._scale
+        return {"spec": self.spec, "scale": scale, "residuals": residuals}
 
     def load_state_dict(
         self,
@@ -123,7 +124,7 @@ class CompressHook:
         self._buckets.clear()
         self._owners.clear()
         self._waiting.clear()
-        self._scale = None
+        self._scale = self._current_scale()
         if isinstance(state, Mapping):  # no group needed
             rank, size = 0, 1
         else:
@@ -133,9 +134,8 @@ class CompressHook:
             self._take(saved, model, weight)
 
     def _take(self, state: Mapping[str, Any], model: torch.nn.Module, weight: float) -> None:
-        scale = self._current_scale()
-        if scale is not None and state["scale"] is not None:
-            weight *= scale / state["scale"]
+        if self._scale is not None and state["scale"] is not None:
+            weight *= self._scale / state["scale"]
         parameters = dict(model.named_parameters())
         for name, residual in state["residuals"].items():
             if name not in parameters:

@@ -1,6 +1,6 @@
 """The compressor of one vector that is reduced again and again, and can be saved.
 
-A compressor of libpith cannot be given residuals from Python. What is loaded waits here, and is
+A compressor of libpith takes no residuals that were saved. What is loaded waits here, and is
 added to the next vector.
 """
 
