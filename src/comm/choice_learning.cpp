@@ -11,7 +11,7 @@ namespace pith {
 namespace {
 
 // Of one turn of the control thread.
-constexpr std::size_t most_times = 1024;
+constexpr std::size_t most_times = 4096;
 
 }  // namespace
 

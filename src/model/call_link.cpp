@@ -5,6 +5,8 @@
 #include <limits>
 #include <utility>
 
+#include "model/cheapest.hpp"
+
 namespace pith {
 
 namespace {
@@ -173,7 +175,7 @@ std::vector<LinkCost> fitting_links(const Model& model, std::span<const CallTime
 double least_log_cost(const Model& model, const CallTime& call, std::span<const LinkCost> links) {
   double least = std::numeric_limits<double>::max();
   for (const LinkCost& link : links) least = std::min(least, cost_of(model, call, link));
-  return std::log(least);
+  return std::log(least + mean_timeout(*call.algorithm, model.shape(call.bytes)));
 }
 
 bool explains_better(const LinkCost& one, const LinkCost& other, const Model& model,

@@ -38,7 +38,7 @@ LinkFit fit_link(const Model& model, std::span<const CallTime> calls, const Link
 std::vector<LinkCost> fitting_links(const Model& model, std::span<const CallTime> calls,
                                     const LinkCost& start);
 
-// The logarithm of the least cost of a call on these links.
+// The logarithm of the least cost of a call on these links, with what calls wait for lost packets.
 double least_log_cost(const Model& model, const CallTime& call, std::span<const LinkCost> links);
 
 // Whether the times of calls are surely those of the one link rather than of the other.

@@ -37,10 +37,11 @@ constexpr WhoseTime whose_time(Collective collective, const LinkCost& start) {
 // Single short calls tell nothing where messages are fast: ranks that share cores, or are behind
 // the others, find all messages there in one call and wait in the next, the longer the fewer rounds
 // it has (TCP, 4 ranks, 8 bytes: one-shot takes 65 us call by call, recursive doubling 50; of calls
-// between the other's, one-shot took 20 to 30). So some calls in a row are made alike and timed,
-// and count as one; those of long calls are as many as take `time_of_run_s`.
+// between the other's, one-shot took 20 to 30). So some calls in a row are made alike and timed:
+// the mean of all but the first and the longest is one time. A call counts alone if it takes
+// long_call_s.
 constexpr std::uint32_t calls_of_run = 8;
-constexpr double time_of_run_s = 4e-3;
+constexpr double long_call_s = 4e-3;
 constexpr std::size_t long_bytes = std::size_t{64} << 10;
 
 // Of a size class by its largest size.

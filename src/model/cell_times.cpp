@@ -2,14 +2,21 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 namespace pith {
 
-std::optional<double> CellTimes::Trial::mean_of_run(double seconds) {
-  run_s += seconds;
-  if (++run_calls < calls_of_run && run_s < time_of_run_s) return std::nullopt;
-  return std::exchange(run_s, 0) / std::exchange(run_calls, 0);
+// Not the first call, which follows one by another plan, nor the longest, which may have been
+// interrupted.
+std::optional<CellTimes::Time> CellTimes::add_to_run(Plan by, const Time& call) {
+  if (run.plan != by || run.calls == calls_of_run) run = {by};
+  if (++run.calls == 1) return std::nullopt;
+  if (call.seconds >= long_call_s) return call;
+  run.seconds += call.seconds;
+  run.longest_s = std::max(run.longest_s, call.seconds);
+  run.prompt &= call.prompt;
+  ++run.counted;
+  if (run.calls < calls_of_run || run.counted < 2) return std::nullopt;
+  return Time{(run.seconds - run.longest_s) / (run.counted - 1), run.prompt};
 }
 
 CellTimes::Trial& CellTimes::trial(Plan plan) {
@@ -39,6 +46,7 @@ std::vector<CallTime> CellTimes::calls_of(std::uint64_t era, bool prompt) const 
 
 void CellTimes::forget_times() {
   for (Trial& one : trials) one.times = one.prompt = {};
+  run = {};
 }
 
 }  // namespace pith

@@ -18,19 +18,31 @@ struct CellTimes {
 
   struct Trial {
     explicit Trial(Plan what) : plan(what) {}
-    // Of calls in a row, with this one, once they are enough; see call_time.hpp.
-    std::optional<double> mean_of_run(double seconds);
 
     Plan plan;
     bool begun = false;
-    double run_s = 0;  // of the calls in a row until now
-    std::uint32_t run_calls = 0;
     RecentTimes times;      // of one era
     RecentTimes prompt;     // those of them that are
     std::uint64_t era = 0;  // which
     LinkCost link;          // as it was then
   };
 
+  // Calls in a row by one plan; see call_time.hpp.
+  struct Run {
+    Plan plan = Choices::by_model;
+    std::uint32_t calls = 0;
+    std::uint32_t counted = 0;
+    double seconds = 0;  // of those
+    double longest_s = 0;
+    bool prompt = true;  // all of them
+  };
+  struct Time {
+    double seconds = 0;
+    bool prompt = false;
+  };
+
+  // Adds a call to the run. A time, if it was the last one, or takes so long that it counts alone.
+  std::optional<Time> add_to_run(Plan by, const Time& call);
   Trial& trial(Plan plan);
   RecentTimes times(Plan plan, std::uint64_t era);
   // A call of the largest size.
@@ -41,6 +53,7 @@ struct CellTimes {
 
   std::size_t bytes = 0;  // of the last call
   Plan chosen = 0;
+  Run run;
   std::vector<Trial> trials;
   NoiseScale noise;  // of the choice
   StepDetectors steps;

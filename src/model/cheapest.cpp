@@ -16,47 +16,54 @@ struct Meeting {
 
 Meeting meeting_at_port(const Algorithm& algorithm, const Shape& shape) {
   const auto ranks = static_cast<std::size_t>(shape.ranks);
+  const auto ranks_a_host = static_cast<std::size_t>(shape.ranks_a_host);
   const bool is_allreduce = algorithm.collective == Collective::allreduce;
-  const bool has_blocks = algorithm.collective == Collective::reduce_scatter ||
-                          algorithm.collective == Collective::allgather ||
-                          algorithm.collective == Collective::alltoall;
-  const std::size_t block = shape.bytes / (has_blocks ? 1 : ranks);
-  if (algorithm.pattern == SendPattern::partners) return {block, ranks};
+  const bool is_vector = is_allreduce || algorithm.collective == Collective::broadcast ||
+                         algorithm.collective == Collective::reduce;
+  const std::size_t whole = shape.bytes * (is_vector ? 1 : ranks);
+  if (algorithm.pattern == SendPattern::partners) return {whole, 1};
+  const std::size_t senders = ranks_a_host * (ranks - ranks_a_host);
+  if (algorithm.sends_whole) return {whole, senders};
   // An allreduce's results meet what is still to be reduced.
-  return {block, (ranks - 1) * (is_allreduce ? 2 : 1)};
+  return {whole / ranks, senders * (is_allreduce ? 2 : 1)};
+}
+
+bool meet_at_port(const Algorithm& algorithm, const Shape& shape) {
+  return shape.multi_host && shape.ranks > 2 && algorithm.pattern != SendPattern::neighbours &&
+         !algorithm.needs_hosts;
 }
 
 // 4 hosts, 1 to 16 MiB, links of 0.1 and 1 Gbit/s: everyone 1.06 to 1.44 times as long. 4 and 8
 // hosts, 1 to 4 MiB: partners 1.0 to 1.9 times, since one may be a round ahead of the other.
-double overflow_factor(const Algorithm& algorithm, const Meeting& all) {
-  const bool is_long = algorithm.pattern == SendPattern::everyone
-                           ? all.block >= 64 * kib
-                           : all.block * all.blocks >= 1024 * kib;
-  return is_long ? 1.2 : 1;
-}
-
-// The more ranks send to a port, the fewer packets of each follow a lost one, and then TCP waits
-// 200 ms to send it again: on a port with a queue of 1 MiB nearly always where the ranks of 8 hosts
-// meet with twice that, now and then with half of it; not those of 4 [V. Vasudevan et al., Safe and
-// Effective Fine-grained TCP Retransmissions for Datacenter Communication, SIGCOMM 2009].
-double timeout_seconds(const Algorithm& algorithm, const Shape& shape, const Meeting& all) {
-  constexpr double every_fourth = 0.2 / 4;
-  const bool are_many = algorithm.pattern == SendPattern::everyone && shape.ranks > 4;
-  return are_many && all.block * all.blocks >= 512 * kib ? every_fourth : 0;
+double overflow_factor(const Algorithm& algorithm, const Shape& shape) {
+  if (!meet_at_port(algorithm, shape)) return 1;
+  const bool is_everyone = algorithm.pattern == SendPattern::everyone;
+  const std::size_t long_block = (is_everyone ? 64 : 1024) * kib;
+  return meeting_at_port(algorithm, shape).block >= long_block ? 1.2 : 1;
 }
 
 }  // namespace
 
 double cost_on(const LinkCost& link, const Algorithm& algorithm, const Shape& shape) {
-  if (!shape.multi_host || algorithm.pattern == SendPattern::neighbours) {
-    return algorithm.cost(shape, link);
-  }
   LinkCost shared = link;
-  shared.beta *= shape.ranks_a_host;
-  if (shape.ranks == 2 || algorithm.needs_hosts) return algorithm.cost(shape, shared);
+  if (shape.multi_host && algorithm.pattern != SendPattern::neighbours) {
+    shared.beta *= shape.ranks_a_host;
+  }
+  shared.beta *= overflow_factor(algorithm, shape);
+  return algorithm.cost(shape, shared);
+}
+
+// The more hosts send to a port, the fewer packets of each follow a lost one, and then TCP waits
+// 200 ms to send it again: on a port with a queue of 1 MiB nearly always where the ranks of 8 hosts
+// meet with twice that, now and then with half of it; not those of 4 [V. Vasudevan et al., Safe and
+// Effective Fine-grained TCP Retransmissions for Datacenter Communication, SIGCOMM 2009].
+double mean_timeout(const Algorithm& algorithm, const Shape& shape) {
+  constexpr double every_fourth = 0.2 / 4;
+  const bool are_many = shape.ranks > 4 * shape.ranks_a_host;
+  if (!are_many || !meet_at_port(algorithm, shape)) return 0;
+  if (algorithm.pattern != SendPattern::everyone) return 0;
   const Meeting all = meeting_at_port(algorithm, shape);
-  shared.beta *= overflow_factor(algorithm, all);
-  return algorithm.cost(shape, shared) + timeout_seconds(algorithm, shape, all);
+  return all.block * all.blocks >= 512 * kib ? every_fourth : 0;
 }
 
 const Algorithm& cheapest_algorithm(const Shape& shape, Collective collective,
@@ -64,10 +71,13 @@ const Algorithm& cheapest_algorithm(const Shape& shape, Collective collective,
   constexpr double nearly = 0.98;
   if (shape.views) return default_algorithm(shape, collective);
   const Algorithm* best = &default_algorithm(shape, collective);
-  double least = nearly * cost_on(link, *best, shape);
+  const auto mean = [&](const Algorithm& one) {
+    return cost_on(link, one, shape) + mean_timeout(one, shape);
+  };
+  double least = nearly * mean(*best);
   for (const Algorithm& one : algorithms()) {
     if (one.collective != collective || !serves(one, shape)) continue;
-    const double cost = cost_on(link, one, shape);
+    const double cost = mean(one);
     if (cost >= least) continue;
     best = &one;
     least = cost;

@@ -10,6 +10,10 @@ namespace pith {
 // can use views is that of its messages.
 double cost_on(const LinkCost& link, const Algorithm& algorithm, const Shape& shape);
 
+// Seconds that calls wait on average until lost packets are sent again, where many hosts send to
+// one port. Most calls wait for none, so this is no part of a cost that is compared with times.
+double mean_timeout(const Algorithm& algorithm, const Shape& shape);
+
 // The one that costs least on links like this; of nearly equal ones, and over views, that of the
 // rule (rules.hpp).
 const Algorithm& cheapest_algorithm(const Shape& shape, Collective collective,

@@ -101,7 +101,8 @@ CellTimes& Tuner::cell_of(const CallTime& time) {
 }
 
 double Tuner::log_cost(const CellTimes& cell, Plan plan, const LinkCost& link) const {
-  return least_log_cost(model_, cell.call(plan), std::span(&link, 1));
+  const CallTime call = cell.call(plan);
+  return std::log(model_.cost(*call.algorithm, call.bytes, call.variant, &link));
 }
 
 // What the call would have taken at the largest size of its class: programs may have several sizes
@@ -116,27 +117,28 @@ double Tuner::at_largest(const CallTime& time) const {
 
 // The first call of a plan, which allocates what later ones use, is not counted, unless the choice
 // is a guess: then times differ by more.
-void Tuner::add(const CallTime& time) {
-  const double single = at_largest(time);
-  if (!(single > 0)) return;
-  const Key key{time.algorithm->collective, SizeClass(time.bytes).index()};
-  CellTimes& cell = cell_of(time);
-  const Plan plan = Choices::plan_of(*time.algorithm, time.variant);
+void Tuner::add(const CallTime& call) {
+  const CellTimes::Time single{at_largest(call), over_links_ && is_prompt(call)};
+  if (!(single.seconds > 0)) return;
+  const Key key{call.algorithm->collective, SizeClass(call.bytes).index()};
+  CellTimes& cell = cell_of(call);
+  const Plan plan = Choices::plan_of(*call.algorithm, call.variant);
+  const bool runs = in_runs(key.first, SizeClass(call.bytes).largest(), model_.link());
+  const std::optional<CellTimes::Time> time = runs ? cell.add_to_run(plan, single) : single;
+  if (!time) return;
   ++cell.calls;
-  cell.tried += time.is_trial;
+  cell.tried += call.is_trial;
   CellTimes::Trial& its = cell.trial(plan);
   const bool is_guess = over_links_ && wanted(key).trials == Choices::Trials::often;
-  if (!std::exchange(its.begun, true) && !is_guess) return;
-  const bool runs = in_runs(key.first, SizeClass(time.bytes).largest(), model_.link());
-  const std::optional<double> seconds = runs ? its.mean_of_run(single) : single;
-  if (!seconds) return;
-  const bool of_link = over_links_ && is_prompt(time);
-  if (plan == cell.chosen && is_step(cell, *seconds)) {
-    return of_link && may_be_link(cell, *seconds) ? begin_era(key, cell, *seconds)
-                                                  : try_again(key, cell, *seconds);
+  const bool is_first = !std::exchange(its.begun, true);
+  if (is_first && !runs && !is_guess) return;
+  const auto [seconds, prompt] = *time;
+  if (plan == cell.chosen && is_step(cell, seconds)) {
+    return prompt && may_be_link(cell, seconds) ? begin_era(key, cell, seconds)
+                                                : try_again(key, cell, seconds);
   }
-  add(its, *seconds, of_link);
-  if (of_link && says_more(its.prompt.count(), is_guess)) fit();
+  add(its, seconds, prompt);
+  if (prompt && says_more(its.prompt.count(), is_guess)) fit();
   if (wanted(key).rival_count > 0) decide(key, cell, says_more(its.times.count(), is_guess));
 }
 
@@ -153,7 +155,9 @@ bool Tuner::is_prompt(const CallTime& time) const {
 // Whether another link would make the choice take this time.
 bool Tuner::may_be_link(const CellTimes& cell, double seconds) const {
   const CallTime call = cell.call(cell.chosen, seconds);
-  return is_another_link(fit_link(model_, std::span(&call, 1), {link_}).link, link_);
+  LinkGuess guess{link_};
+  guess.near = era_ == 0 && model_.is_near();
+  return is_another_link(fit_link(model_, std::span(&call, 1), guess).link, link_);
 }
 
 bool Tuner::is_step(CellTimes& cell, double seconds) const {
@@ -180,6 +184,7 @@ void Tuner::try_again(const Key& key, CellTimes& cell, double seconds) {
 void Tuner::begin_era(const Key& key, CellTimes& cell, double seconds) {
   ++era_;
   era_began_ = link_;
+  for (auto& [of, one] : cells_) one.run = {};
   add(cell.trial(cell.chosen), seconds, true);
   fit();
   const Choices::Cell fresh = model_.cell_on(link_, key.first, SizeClass(cell.bytes));

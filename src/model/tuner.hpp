@@ -51,7 +51,7 @@ class Tuner {
  public:
   explicit Tuner(const Model& model);
 
-  void add(const CallTime& time);
+  void add(const CallTime& call);
   // What should hold.
   const Choices& wanted() const { return wanted_; }
   const Choices& start() const { return start_; }

@@ -30,7 +30,7 @@ constexpr std::uint32_t place_of(std::uint32_t turn, std::uint32_t one_in) {
 
 // One call in so many is timed, with some next to it.
 constexpr std::uint32_t timed_one_in(WhoseTime whose, bool in_runs) {
-  if (in_runs) return 32 * calls_of_run;
+  if (in_runs) return 16 * calls_of_run;
   return whose == WhoseTime::slowest ? 512 : 64;  // to tell takes as long as a short call
 }
 

@@ -21,10 +21,15 @@ def mesh_of(hosts: int, size: int) -> DeviceMesh:
     return init_device_mesh("cpu", (hosts, size // hosts), mesh_dim_names=names)
 
 
-def make_model(mesh: DeviceMesh, seed: int = 3, kind: torch.dtype | None = None) -> Any:
+def make_model(
+    mesh: DeviceMesh, seed: int = 3, kind: torch.dtype | None = None, wide: int = 64
+) -> Any:
     torch.manual_seed(seed)
     model = torch.nn.Sequential(
-        torch.nn.Linear(16, 64), torch.nn.ReLU(), torch.nn.Linear(64, 64), torch.nn.Linear(64, 4)
+        torch.nn.Linear(16, 64),
+        torch.nn.ReLU(),
+        torch.nn.Linear(64, wide),
+        torch.nn.Linear(wide, 4),
     )
     policy = MixedPrecisionPolicy(param_dtype=kind, reduce_dtype=kind)
     for layer in (model[0], model[2]):
@@ -187,6 +192,10 @@ def test_refusals() -> None:
         with pytest.raises(ValueError, match=rf"shares .*weight with the ranks \[{other}\]"):
             pith.torch.hybrid_hook(make_model(mesh), between)
         model = make_model(mesh["within"])
+        on_hosts = make_model(mesh["within"], wide=64 if rank < 2 else 32)
+        message = r"of rank 1 of the group has 2\.weight .*\(16, 64\) here, expected .*\(32, 64\)"
+        with pytest.raises(ValueError, match=message):
+            pith.torch.hybrid_hook(on_hosts, between)
         with pytest.raises(ValueError, match="tipk"):
             pith.torch.hybrid_hook(model, between, "tipk")
         hook = pith.torch.hybrid_hook(model, between)

@@ -252,7 +252,7 @@ def test_loaded_anchors_are_the_first_ranks() -> None:
     run_ranks(body, 2)
 
 
-def test_a_dead_rank_leaves_the_last_outer_step() -> None:
+def test_a_dead_rank_leaves_the_last_outer_step_to_go_on_from() -> None:
     def body(rank: int, size: int) -> None:
         import os
 
@@ -271,6 +271,14 @@ def test_a_dead_rank_leaves_the_last_outer_step() -> None:
         assert torch.equal(flat(model), before)
         waits = flat_state(outer.state_dict()["residuals"])
         torch.testing.assert_close(waits, held - changed, rtol=1e-4, atol=1e-5)
+        state = outer.state_dict()
+        pith.torch.shrink()
+        outer = pith.torch.OuterStep(model, every=1, spec=SPEC, lr=1, momentum=0)
+        outer.load_state_dict(state)
+        outer.exchange()
+        left = waits - flat_state(outer.state_dict()["residuals"])
+        dist.all_reduce(left)
+        torch.testing.assert_close(left / 2, before - flat(model), rtol=1e-4, atol=1e-5)
 
     run_ranks(body, 3, dying=(1,))
 

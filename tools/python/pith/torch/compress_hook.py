@@ -134,8 +134,7 @@ class CompressHook:
             self._take(saved, model, weight)
 
     def _take(self, state: Mapping[str, Any], model: torch.nn.Module, weight: float) -> None:
-        if self._scale is not None and state["scale"] is not None:
-            weight *= self._scale / state["scale"]
+        weight *= (self._scale or 1.0) / (state["scale"] or 1.0)
         parameters = dict(model.named_parameters())
         for name, residual in state["residuals"].items():
             if name not in parameters:
