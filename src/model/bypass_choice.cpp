@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "model/density_choice.hpp"
+#include "model/nominal.hpp"
 
 namespace pith {
 
@@ -15,6 +16,20 @@ constexpr double hopeless = 4;
 constexpr std::uint32_t hopeless_calls = 2;
 constexpr std::uint64_t shortest_wait = 64;
 constexpr std::uint64_t first_interval = 4;
+constexpr std::uint64_t far_interval = 8;
+
+// There an agreement takes up to twice as long as the call (8 ranks, 5 ms: 16 of 24 ms), and times
+// differ by less.
+bool is_far(const WayCosts& costs) { return costs.nominal.alpha >= nominal::distant_alpha; }
+
+std::uint32_t calls_of_round(const BypassControl& control, const WayCosts& costs) {
+  if (!is_far(costs)) return BypassControl::samples;
+  return control.phase == Phase::measures ? 1 : hopeless_calls;
+}
+
+std::uint64_t interval_of(const WayCosts& costs) {
+  return is_far(costs) ? far_interval : first_interval;
+}
 
 double& seconds_of(BypassControl& control, bool dense) { return control.seconds[dense ? 1 : 0]; }
 
@@ -35,10 +50,11 @@ void begin_phase(BypassControl& control, Phase phase) {
 }
 
 // Short calls, of which the agreement would be a larger share, are looked at less often.
-void watch(BypassControl& control, std::uint64_t step) {
+void watch(BypassControl& control, const WayCosts& costs, std::uint64_t step) {
   constexpr double is_short = 20e-6;
   constexpr std::uint64_t most = 32;
-  const bool often = seconds_of(control, control.dense) > is_short;
+  const double long_s = is_far(costs) ? 16 * costs.nominal.alpha : is_short;
+  const bool often = seconds_of(control, control.dense) > long_s;
   control.phase = Phase::watches;
   control.next = step + control.interval;
   control.interval = std::min(2 * control.interval, often ? most : 4 * most);
@@ -84,7 +100,7 @@ void end_measuring(BypassControl& control, const WayCosts& costs, std::uint64_t 
     other = at_best(other, before, now);
     control.link = {};
     control.retry = 0;
-    control.interval = first_interval;
+    control.interval = interval_of(costs);
   }
   keep(control, costs, now);
   const double ratio = expected(control, costs) / now;
@@ -92,7 +108,7 @@ void end_measuring(BypassControl& control, const WayCosts& costs, std::uint64_t 
     const std::uint64_t wait = ratio <= near ? 0 : wait_for(ratio, 0);
     control.retry = std::max(step + wait, control.earliest);
   }
-  if (step < control.retry) return watch(control, step);
+  if (step < control.retry) return watch(control, costs, step);
   control.dense = !control.dense;
   begin_phase(control, Phase::tries);
 }
@@ -112,8 +128,8 @@ void end_trying(BypassControl& control, const WayCosts& costs, std::uint64_t ste
   control.retry = step + wait;
   control.earliest = won ? step : step + wait / 16;
   control.losses = won ? 0 : control.losses + 1;
-  control.interval = first_interval;
-  watch(control, step);
+  control.interval = interval_of(costs);
+  watch(control, costs, step);
 }
 
 }  // namespace
@@ -129,7 +145,7 @@ BypassControl start_ways(const WayCosts& costs, const WayStart& start) {
   BypassControl control;
   control.count = start.count;
   control.dense = start.dense;
-  control.interval = first_interval;
+  control.interval = interval_of(costs);
   // The first call is cold.
   control.next = start.open && !is_always_dense ? start.step + 1 : BypassControl::never;
   return control;
@@ -143,11 +159,11 @@ void choose_way(BypassControl& control, const WayCosts& costs, const BypassFacts
   const double before = seconds_of(control, control.dense);
   if (control.phase == Phase::watches) {
     const bool is_due = step >= control.retry;
-    if (!is_due && !differ(facts.seconds, before)) return watch(control, step);
+    if (!is_due && !differ(facts.seconds, before)) return watch(control, costs, step);
     return begin_phase(control, Phase::measures);
   }
   control.times[control.sampled++] = facts.seconds;
-  const bool full = control.sampled == BypassControl::samples;
+  const bool full = control.sampled == calls_of_round(control, costs);
   if (control.phase == Phase::measures) {
     if (full) end_measuring(control, costs, step);
     return;

@@ -231,7 +231,8 @@ std::optional<LinkTable::OfCalls> Tuner::learnt_link() const {
   if (calls.empty()) return std::nullopt;
   const LinkGuess before = guess_from(era_began_, model_, era_ == 0);
   const LinkFit fit = fit_link(model_, calls, before);
-  return LinkTable::OfCalls{{fit.link.alpha, fit.alpha_doubt}, {fit.link.beta, fit.beta_doubt}};
+  const LinkCost& link = is_another_link(fit.link, link_) ? link_ : fit.link;  // see fit()
+  return LinkTable::OfCalls{{link.alpha, fit.alpha_doubt}, {link.beta, fit.beta_doubt}};
 }
 
 // All choices follow where the link is surely another than was thought: calls of one size leave

@@ -78,6 +78,22 @@ TEST_CASE("the faster way is found within ten calls, whatever is nominal", "[byp
   CHECK_FALSE(wrong.control.dense);
 }
 
+TEST_CASE("where messages travel long ranks agree less often", "[bypass]") {
+  const auto agreements = [](Timed&& vector, double of_dense) {
+    const double usual = vector.on(vector.model.link())(false);
+    vector.calls(16, ways(usual, of_dense * usual));
+    CHECK(vector.is_dense() == (of_dense < 1));
+    return vector.agreements;
+  };
+  for (const double of_dense : {0.5, 2.0}) {
+    Timed far("topk:density=0.03");
+    far.model.set_round_trip(10e-3);
+    const int by_far = agreements(std::move(far), of_dense);
+    CHECK(by_far <= 5);
+    CHECK(by_far < agreements(Timed("topk:density=0.03"), of_dense));
+  }
+}
+
 TEST_CASE("a way that the link rules out is tried when that costs a hundredth", "[bypass]") {
   Timed vector("topk:density=0.01");
   const auto seconds = vector.on(slow);
