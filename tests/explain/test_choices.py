@@ -118,7 +118,7 @@ class Recorded(unittest.TestCase):
             del record["cells"][0]["candidates"][1][key]
         self.assertIn("What is taken has not been measured yet.", self.said(record))
         record["cells"] = []
-        self.assertIn("No call has been measured yet.", self.said(record))
+        self.assertIn("No call has been measured enough yet.", self.said(record))
 
     def test_bad_files(self):
         def broken(change):

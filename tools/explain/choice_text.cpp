@@ -103,7 +103,11 @@ std::string text(const ChoiceRecord& record, std::int64_t now_unix_s) {
     logs += std::log1p(*regret);
     worst = std::max(worst, *regret);
   }
-  if (known == 0) return out + "\nNo call has been measured yet.\n";
+  if (known == 0)
+    return out +
+           "\nNo call has been measured enough yet. A job's further communicators have files of "
+           "their\n"
+           "own: this one's name with .at-HOST:PORT, .comm-KEY or a number.\n";
   return out + fmt::format(
                    "\nMeasured regret: {} in the geometric mean, {} at worst; rivals were "
                    "timed when they were tried, perhaps under other load.\n",

@@ -44,7 +44,11 @@ Error follow_choices(const std::string& path) {
     last = *file;
     const Expected<ChoiceRecord> record = read_choices(*file, path);
     if (!record) return record.error();
-    if (record->ended && record->written_unix_s < begun_unix_s) continue;  // of an earlier job
+    if (record->ended && record->written_unix_s < begun_unix_s) {
+      fmt::print(stderr, "pith-explain: {} is of a job that has ended; waiting for the next\n",
+                 path);
+      continue;
+    }
     print(*record);
     if (record->ended) return {};
   }

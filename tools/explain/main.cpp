@@ -52,8 +52,8 @@ void add_log_options(CLI::App& app, Options& options) {
   CLI::Option* const attach = app.add_option(
       "--attach", options.attach,
       "HOST:PORT: the same of a job that runs, as it tells it at its control port,\n"
-      "which rank 0 logs with PITH_LOG=info. The secret is found as a rank finds it,\n"
-      "by the environment");
+      "which rank 0 logs with PITH_LOG=info. The secret is found as a rank finds it, by\n"
+      "the environment of any rank: PITH_RANK, PITH_SIZE, PITH_ROOT, PITH_SECRET");
   app.add_option("--id", options.id, "or in this file, which holds the job's pithUniqueId")
       ->needs(attach);
 }
@@ -62,9 +62,11 @@ void add_options(CLI::App& app, Options& options) {
   const CLI::AsNumberWithUnit seconds(
       std::map<std::string, double>{{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}});
   app.add_option("--collective", options.collective, "as in PITH_ALGO")->capture_default_str();
-  app.add_option("--bytes", options.bytes, "of the vector, or of each rank's block: 64K, 4M")
-      ->capture_default_str();
-  app.add_option("--table", options.table, "LO:HI: sizes from LO to HI, each twice the last");
+  CLI::Option* const bytes =
+      app.add_option("--bytes", options.bytes, "of the vector, or of each rank's block: 64K, 4M")
+          ->capture_default_str();
+  app.add_option("--table", options.table, "LO:HI: sizes from LO to HI, each twice the last")
+      ->excludes(bytes);
   app.add_option("--ranks", options.ranks)->check(CLI::Range(2, 65536))->capture_default_str();
   app.add_option("--hosts", options.hosts, "that the ranks are spread over evenly")
       ->check(CLI::Range(1, 65536))
@@ -193,6 +195,16 @@ std::string odd_flag(const CLI::App& app, std::initializer_list<std::string_view
   return "";
 }
 
+// As of a variable of the shell that is not set.
+Error no_empty_values(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->count() > 0 && option->results().front().empty()) {
+      return wrong(option->get_name(), "empty", "a value");
+    }
+  }
+  return {};
+}
+
 Error run_recorded(const CLI::App& app, const Options& options) {
   if (!options.attach.empty()) {
     const std::string odd = odd_flag(app, {"--attach", "--id"});
@@ -249,7 +261,8 @@ int main(int argc, char** argv) {
   add_options(app, options);
   CLI11_PARSE(app, argc, argv);
   const bool recorded = !options.log.empty() || !options.attach.empty();
-  const Error error = recorded ? run_recorded(app, options) : run(options);
+  Error error = no_empty_values(app);
+  if (!error) error = recorded ? run_recorded(app, options) : run(options);
   if (error) fmt::print(stderr, "pith-explain: {}\n", error.message());
   return error ? 1 : 0;
 }

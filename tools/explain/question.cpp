@@ -74,8 +74,8 @@ Expected<Link> parse_link(std::string_view flag, const std::string& text) {
 
 Expected<std::size_t> parse_size(std::string_view flag, const std::string& text) {
   const std::optional<double> bytes = number_of(text, in_bytes);
-  const bool is_size = bytes && *bytes >= 0 && *bytes <= 0x1p53;
-  if (!is_size) return wrong(flag, text, "a size as 4096, 64K or 4M");
+  const bool is_size = bytes && *bytes >= 1 && *bytes <= 0x1p53;
+  if (!is_size) return wrong(flag, text, "a size as 4096, 64K or 4M, of at least a byte");
   return static_cast<std::size_t>(*bytes);
 }
 
@@ -86,9 +86,7 @@ Expected<Sizes> parse_sizes(std::string_view flag, const std::string& text) {
   if (!low) return low.error();
   const Expected<std::size_t> high = parse_size(flag, text.substr(colon + 1));
   if (!high) return high.error();
-  if (*low < 1 || *low > *high) {
-    return wrong(flag, text, "two sizes of at least a byte, the smaller one first");
-  }
+  if (*low > *high) return wrong(flag, text, "two sizes, the smaller one first");
   return Sizes{*low, *high};
 }
 

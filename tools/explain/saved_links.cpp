@@ -25,6 +25,9 @@ Expected<Link> saved_link(const std::string& text, const std::string& name, int 
   Link link;
   link.shared_memory = hosts == 1 && known.views.known();
   const KnownLink& one = link.shared_memory ? known.views : known.between(hosts > 1);
+  const bool knows_one =
+      known.views.known() || known.messages.known() || known.calls.known() || known.path.known();
+  if (!knows_one) return lacks(name, "link yet; expected that of a longer job, or of more sizes");
   if (hosts > 1 && !known.calls.known() && !known.path.known()) {
     return lacks(name, "path between hosts; expected --hosts 1");
   }
