@@ -189,7 +189,7 @@ Error show_log(const Options& options, bool names_collective) {
 // A flag that is given and not allowed; empty: there is none.
 std::string odd_flag(const CLI::App& app, std::initializer_list<std::string_view> allowed) {
   for (const CLI::Option* option : app.get_options()) {
-    const std::string name = option->get_name();
+    std::string name = option->get_name();
     if (option->count() > 0 && std::ranges::find(allowed, name) == allowed.end()) return name;
   }
   return "";
