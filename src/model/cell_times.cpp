@@ -13,10 +13,10 @@ std::optional<CellTimes::Time> CellTimes::add_to_run(Plan by, const Time& call) 
   if (call.seconds >= long_call_s) return call;
   run.seconds += call.seconds;
   run.longest_s = std::max(run.longest_s, call.seconds);
-  run.prompt &= call.prompt;
+  run.slack_s += call.slack_s;
   ++run.counted;
   if (run.calls < calls_of_run || run.counted < 2) return std::nullopt;
-  return Time{(run.seconds - run.longest_s) / (run.counted - 1), run.prompt};
+  return Time{(run.seconds - run.longest_s) / (run.counted - 1), run.slack_s};
 }
 
 CellTimes::Trial& CellTimes::trial(Plan plan) {

@@ -34,11 +34,13 @@ struct CellTimes {
     std::uint32_t counted = 0;
     double seconds = 0;  // of those
     double longest_s = 0;
-    bool prompt = true;  // all of them
+    double slack_s = 0;
   };
   struct Time {
     double seconds = 0;
-    bool prompt = false;
+    double slack_s = 0;  // what may have passed since the call before, less what has
+
+    bool prompt() const { return slack_s > 0; }
   };
 
   // Adds a call to the run. A time, if it was the last one, or takes so long that it counts alone.

@@ -118,7 +118,7 @@ double Tuner::at_largest(const CallTime& time) const {
 // The first call of a plan, which allocates what later ones use, is not counted, unless the choice
 // is a guess: then times differ by more.
 void Tuner::add(const CallTime& call) {
-  const CellTimes::Time single{at_largest(call), over_links_ && is_prompt(call)};
+  const CellTimes::Time single{at_largest(call), slack_of(call)};
   if (!(single.seconds > 0)) return;
   const Key key{call.algorithm->collective, SizeClass(call.bytes).index()};
   CellTimes& cell = cell_of(call);
@@ -132,7 +132,8 @@ void Tuner::add(const CallTime& call) {
   const bool is_guess = over_links_ && wanted(key).trials == Choices::Trials::often;
   const bool is_first = !std::exchange(its.begun, true);
   if (is_first && !runs && !is_guess) return;
-  const auto [seconds, prompt] = *time;
+  const double seconds = time->seconds;
+  const bool prompt = over_links_ && time->prompt();
   if (plan == cell.chosen && is_step(cell, seconds)) {
     return prompt && may_be_link(cell, seconds) ? begin_era(key, cell, seconds)
                                                 : try_again(key, cell, seconds);
@@ -142,14 +143,14 @@ void Tuner::add(const CallTime& call) {
   if (wanted(key).rival_count > 0) decide(key, cell, says_more(its.times.count(), is_guess));
 }
 
-// Whether it followed another call at once, so that all ranks began it at about the same time. Else
-// the time may be that of waiting for a rank that computes; it is not asked, as waiting is in it.
-// The root of a broadcast may be some calls ahead, and then others find their data there.
-bool Tuner::is_prompt(const CallTime& time) const {
-  if (whose_time(time.algorithm->collective, model_.link()) != WhoseTime::everyones) return false;
+// More than 0: it followed another call at once, so that all ranks began it at about the same time.
+// Else the time may be that of waiting for a rank that computes; it is not asked, as waiting is in
+// it. The root of a broadcast may be some calls ahead, and then others find their data there.
+double Tuner::slack_of(const CallTime& time) const {
+  if (whose_time(time.algorithm->collective, model_.link()) != WhoseTime::everyones) return 0;
   constexpr double hardly = 1.0 / 16;
   const double expected = model_.cost(*time.algorithm, time.bytes, time.variant, &link_);
-  return time.gap_s < hardly * std::min(expected, time.seconds);
+  return hardly * std::min(expected, time.seconds) - time.gap_s;
 }
 
 // Whether another link would make the choice take this time.
@@ -231,7 +232,8 @@ std::optional<LinkTable::OfCalls> Tuner::learnt_link() const {
   if (calls.empty()) return std::nullopt;
   const LinkGuess before = guess_from(era_began_, model_, era_ == 0);
   const LinkFit fit = fit_link(model_, calls, before);
-  const LinkCost& link = is_another_link(fit.link, link_) ? link_ : fit.link;  // see fit()
+  const bool is_sure = explains_better(fit.link, link_, model_, calls);
+  const LinkCost& link = is_sure || !is_another_link(fit.link, link_) ? fit.link : link_;
   return LinkTable::OfCalls{{link.alpha, fit.alpha_doubt}, {link.beta, fit.beta_doubt}};
 }
 

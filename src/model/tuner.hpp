@@ -77,7 +77,7 @@ class Tuner {
   }
   Plan planned(const Key& key, const Choices::Cell& cell) const;
 
-  bool is_prompt(const CallTime& time) const;
+  double slack_of(const CallTime& time) const;
   bool is_step(CellTimes& cell, double seconds) const;
   bool may_be_link(const CellTimes& cell, double seconds) const;
   void begin_era(const Key& key, CellTimes& cell, double seconds);
