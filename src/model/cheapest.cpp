@@ -66,18 +66,19 @@ double mean_timeout(const Algorithm& algorithm, const Shape& shape) {
   return all.block * all.blocks >= 512 * kib ? every_fourth : 0;
 }
 
+double mean_cost_on(const LinkCost& link, const Algorithm& algorithm, const Shape& shape) {
+  return cost_on(link, algorithm, shape) + mean_timeout(algorithm, shape);
+}
+
 const Algorithm& cheapest_algorithm(const Shape& shape, Collective collective,
                                     const LinkCost& link) {
   constexpr double nearly = 0.98;
   if (shape.views) return default_algorithm(shape, collective);
   const Algorithm* best = &default_algorithm(shape, collective);
-  const auto mean = [&](const Algorithm& one) {
-    return cost_on(link, one, shape) + mean_timeout(one, shape);
-  };
-  double least = nearly * mean(*best);
+  double least = nearly * mean_cost_on(link, *best, shape);
   for (const Algorithm& one : algorithms()) {
     if (one.collective != collective || !serves(one, shape)) continue;
-    const double cost = mean(one);
+    const double cost = mean_cost_on(link, one, shape);
     if (cost >= least) continue;
     best = &one;
     least = cost;

@@ -14,6 +14,9 @@ double cost_on(const LinkCost& link, const Algorithm& algorithm, const Shape& sh
 // one port. Most calls wait for none, so this is no part of a cost that is compared with times.
 double mean_timeout(const Algorithm& algorithm, const Shape& shape);
 
+// Both: by what algorithms are compared with each other.
+double mean_cost_on(const LinkCost& link, const Algorithm& algorithm, const Shape& shape);
+
 // The one that costs least on links like this; of nearly equal ones, and over views, that of the
 // rule (rules.hpp).
 const Algorithm& cheapest_algorithm(const Shape& shape, Collective collective,

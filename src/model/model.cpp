@@ -165,8 +165,7 @@ Choices::Cell Model::cell_on(const LinkCost& link, Collective collective, SizeCl
   std::vector<std::pair<double, Choices::Plan>> found;
   for (const Algorithm& one : algorithms()) {
     if (one.collective != collective || !serves(one, shape(bytes))) continue;
-    const double cost =
-        this->cost(one, bytes, Variant::usual, &link) + mean_timeout(one, shape(bytes));
+    const double cost = mean_cost_on(link, one, shape(bytes));
     found.emplace_back(cost, Choices::plan_of(one));
     const bool may_copy = views_ && one.can_copy && bytes >= least_copied;
     if (may_copy) found.emplace_back(cost, Choices::plan_of(one, Variant::copies));

@@ -24,8 +24,7 @@ std::vector<Candidate> dense_candidates(const Question& question, const Model& m
     if (algorithm.collective != question.collective) continue;
     Candidate candidate;
     candidate.name = algorithm.name;
-    candidate.exchange_s =
-        cost_on(question.link, algorithm, shape) + mean_timeout(algorithm, shape);
+    candidate.exchange_s = mean_cost_on(question.link, algorithm, shape);
     if (!serves(algorithm, shape)) candidate.closed = why_not_serving(algorithm, shape.ranks);
     found.push_back(std::move(candidate));
   }

@@ -172,14 +172,19 @@ class Scaler:
         return self.scale
 
 
+def scaled_training() -> tuple[Any, DDP, Any, Scaler]:
+    model = make_model()
+    del model.other
+    ddp = DDP(model)
+    scaler = Scaler()
+    hook = pith.torch.compress_hook(SPEC, scaler)
+    ddp.register_comm_hook(None, hook)
+    return model, ddp, hook, scaler
+
+
 def test_residuals_follow_the_scale() -> None:
     def body(rank: int, size: int) -> None:
-        model = make_model()
-        del model.other
-        ddp = DDP(model)
-        scaler = Scaler()
-        hook = pith.torch.compress_hook(SPEC, scaler)
-        ddp.register_comm_hook(None, hook)
+        model, ddp, hook, scaler = scaled_training()
         for step in range(3):
             ddp.zero_grad()
             (ddp(batch(rank, step)).pow(2).sum() * scaler.scale).backward()
@@ -200,12 +205,7 @@ def test_residuals_follow_the_scale() -> None:
 
 def test_saved_residuals_have_the_scale_of_their_step() -> None:
     def body(rank: int, size: int) -> None:
-        model = make_model()
-        del model.other
-        ddp = DDP(model)
-        scaler = Scaler()
-        hook = pith.torch.compress_hook(SPEC, scaler)
-        ddp.register_comm_hook(None, hook)
+        model, ddp, hook, scaler = scaled_training()
         (ddp(batch(rank, 0)).pow(2).sum() * scaler.scale).backward()
         scaler.scale = 256.0  # as scaler.update() does after the step
         saved = hook.state_dict(model)
