@@ -20,7 +20,7 @@ constexpr std::uint64_t far_interval = 8;
 
 // There an agreement takes up to twice as long as the call (8 ranks, 5 ms: 16 of 24 ms), and times
 // differ by less.
-bool is_far(const WayCosts& costs) { return costs.nominal.alpha >= nominal::distant_alpha; }
+bool is_far(const WayCosts& costs) { return nominal::is_distant(costs.nominal); }
 
 std::uint32_t calls_of_round(const BypassControl& control, const WayCosts& costs) {
   if (!is_far(costs)) return BypassControl::samples;

@@ -28,7 +28,7 @@ constexpr WhoseTime whose_time(Collective collective, const LinkCost& start) {
     case Collective::alltoall:
       return WhoseTime::everyones;
     case Collective::broadcast:
-      return start.alpha < nominal::distant_alpha ? WhoseTime::slowest : WhoseTime::nobodys;
+      return nominal::is_distant(start) ? WhoseTime::nobodys : WhoseTime::slowest;
     default:
       return WhoseTime::nobodys;
   }
@@ -46,7 +46,7 @@ constexpr std::size_t long_bytes = std::size_t{64} << 10;
 
 // Of a size class by its largest size.
 constexpr bool in_runs(Collective collective, std::size_t bytes, const LinkCost& start) {
-  return bytes < long_bytes && start.alpha < nominal::distant_alpha &&
+  return bytes < long_bytes && !nominal::is_distant(start) &&
          whose_time(collective, start) == WhoseTime::everyones;
 }
 

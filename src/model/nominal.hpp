@@ -14,6 +14,7 @@ inline constexpr LinkCost wire{20e-6, 0.8e-9, 0.2e-9, 10e-6};
 // and a stream that has lost packets takes many calls to recover.
 inline constexpr double distant_alpha = 0x1p-10;  // a millisecond; alphas are rounded
 inline constexpr double distant_beta = 8e-9;
+constexpr bool is_distant(const LinkCost& link) { return link.alpha >= distant_alpha; }
 
 // Of a compressed call: seconds for an element that is examined, for one that is written, and for a
 // pair that a rank adds to its sum.
