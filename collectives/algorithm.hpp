@@ -93,15 +93,24 @@ enum class WhoseTime : std::uint8_t {
 };
 
 struct Algorithm;
+struct ToldRun;
+
+// What rank 0 is told: a call's time, or what one of a run took, and its bytes.
+struct SlowestTime {
+  double seconds = 0;  // 0: nothing is known
+  std::size_t bytes = 0;
+};
 
 // How a dense call is made, the same on all ranks. Known once the call has its number.
 struct CallPlan {
   const Algorithm* algorithm = nullptr;
   Variant variant = Variant::usual;
-  bool is_timed = false;        // the call's time is to be learnt from
-  bool is_trial = false;        // of a rival of what is chosen
-  bool is_told = false;         // rank 0 is told the slowest rank's time
-  double* slowest_s = nullptr;  // which goes there, if anywhere
+  bool is_timed = false;           // the call's time is to be learnt from
+  bool is_trial = false;           // of a rival of what is chosen
+  bool is_told = false;            // rank 0 is told the slowest rank's time, of a run at its end
+  std::uint8_t place = 0;          // in the run
+  ToldRun* run = nullptr;          // of which this call is one
+  SlowestTime* slowest = nullptr;  // where that time goes, if anywhere
 };
 
 // The arguments of a dense collective. `count`: elements of send and recv, or of each of their

@@ -64,7 +64,7 @@ void CallPlanner::Learned::plan(CollectiveArgs& args) {
   const std::uint32_t count = seat.count++;
   args.plan = count < seat.usual_until ? seat.usual
                                        : turn_in(seat, choices.at(args.collective, size), count);
-  if (bytes == 0) args.plan.is_timed = args.plan.is_told = false;
+  if (bytes == 0) args.plan = {args.plan.algorithm, args.plan.variant};
   if (args.plan.variant != Variant::usual) args.tuning = varied(args.tuning, args.plan.variant);
 }
 
@@ -75,9 +75,14 @@ CallPlan CallPlanner::Learned::turn_in(Seat& seat, const Choices::Cell& cell, st
   seat.usual_until = turns.next(count + 1);
   const Turn turn = turns.at(count);
   CallPlan plan = turn.of == TurnOf::rival ? plan_of(turn.rival) : seat.usual;
-  plan.is_timed |= seat.whose != WhoseTime::nobodys && turn.of != TurnOf::choice;
-  plan.is_told = seat.whose == WhoseTime::slowest && turn.of != TurnOf::choice;
   plan.is_trial = turn.of == TurnOf::rival;
+  if (turn.of == TurnOf::choice || seat.whose == WhoseTime::nobodys) return plan;
+  const bool is_told = seat.whose == WhoseTime::slowest;
+  const bool in_run = is_told && seat.in_runs;
+  plan.is_told = is_told && (!in_run || turn.place + 1 == calls_of_run);
+  plan.is_timed |= !is_told || plan.is_told;
+  if (in_run) plan.run = &seat.run;
+  plan.place = turn.place;
   return plan;
 }
 

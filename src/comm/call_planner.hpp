@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "collectives/algorithm.hpp"
+#include "collectives/told_run.hpp"
 #include "model/choices.hpp"
 #include "model/model.hpp"
 
@@ -48,6 +49,7 @@ class CallPlanner {
       bool is_always_timed = false;
       bool in_runs = false;  // see call_time.hpp
       CallPlan usual;
+      ToldRun run;  // the calls' own, once they are planned
     };
     std::mutex mutex;  // for other threads, while `choices` changes
     Choices start;

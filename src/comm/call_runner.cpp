@@ -36,21 +36,21 @@ Error told_to_all(const Call&, const CompressedArgs&, const Error& error) { retu
 
 // Only dense calls are learnt from. 0: this call is not timed.
 template <class Args>
-std::uint64_t begin_timing(const ChoiceLearning&, Args&, double&) {
+std::uint64_t begin_timing(const ChoiceLearning&, Args&, SlowestTime&) {
   return 0;
 }
 std::uint64_t begin_timing(const ChoiceLearning& learning, CollectiveArgs& args,
-                           double& slowest_s) {
+                           SlowestTime& slowest) {
   if (!learning.wants_time_of(args)) return 0;
-  args.plan.slowest_s = &slowest_s;
+  args.plan.slowest = &slowest;
   return monotonic_ns();
 }
 
 template <class Args>
-void end_timing(ChoiceLearning&, const Args&, std::uint64_t, double) {}
+void end_timing(ChoiceLearning&, const Args&, std::uint64_t, const SlowestTime&) {}
 void end_timing(ChoiceLearning& learning, const CollectiveArgs& args, std::uint64_t begun_ns,
-                double slowest_s) {
-  learning.add(args, begun_ns, monotonic_ns(), slowest_s);
+                const SlowestTime& slowest) {
+  learning.add(args, begun_ns, monotonic_ns(), slowest);
 }
 
 }  // namespace
@@ -74,8 +74,8 @@ CallRunner::CallRunner(Links& links, CallsUnderWay& calls, CallRecorder& recorde
 template <class Args>
 Error CallRunner::run_to_end(Args& args) {
   const std::uint32_t call_number = numbers_.take_for(args);
-  double slowest_s = 0;  // if ranks tell it
-  const std::uint64_t timed_from_ns = begin_timing(learning_, args, slowest_s);
+  SlowestTime slowest;  // if ranks tell it
+  const std::uint64_t timed_from_ns = begin_timing(learning_, args, slowest);
   Engine& engine = links_.engine();
   const CommState& state = links_.state();
   const FloatMode mode;
@@ -110,7 +110,7 @@ Error CallRunner::run_to_end(Args& args) {
   const bool waits = result && settling.peers_may_touch();
   engine.disown();
   if (waits) settling.wait();
-  if (timed_from_ns != 0 && !result) end_timing(learning_, args, timed_from_ns, slowest_s);
+  if (timed_from_ns != 0 && !result) end_timing(learning_, args, timed_from_ns, slowest);
   calls_.blocking.store(false, std::memory_order_release);
   return result;
 }

@@ -30,7 +30,7 @@ Task<Error> CallTasks::task_of(Call& call, const CollectiveArgs& args) {
   placed.root = links_.order().place_of(args.root);
   scale_average(placed, links_.size());
   const Algorithm& algorithm = links_.model().algorithm(args);
-  if (placed.plan.is_told) {
+  if (placed.plan.is_told || placed.plan.run) {
     return run_and_tell(call, placed, algorithm, links_.order().place_of(0));
   }
   if (placed.factor.used) return run_premultiplied(call, placed, algorithm);

@@ -20,13 +20,13 @@ void ChoiceLearning::begin() {
 }
 
 void ChoiceLearning::add(const CollectiveArgs& args, std::uint64_t begun_ns, std::uint64_t ended_ns,
-                         double slowest_s) {
+                         const SlowestTime& slowest) {
   const auto seconds = [](std::uint64_t ns) { return static_cast<double>(ns) * 1e-9; };
   const std::uint64_t gap_ns = begun_ns - std::exchange(last_ended_ns_, ended_ns);
   const CallTime time{&model_.algorithm(args),
                       args.plan.variant,
-                      args.count * size_of(args.type),
-                      args.plan.is_told ? slowest_s : seconds(ended_ns - begun_ns),
+                      args.plan.is_told ? slowest.bytes : args.count * size_of(args.type),
+                      args.plan.is_told ? slowest.seconds : seconds(ended_ns - begun_ns),
                       seconds(gap_ns),
                       args.plan.is_trial};
   const std::lock_guard lock(mutex_);

@@ -50,10 +50,10 @@ class ChoiceLearning {
     return args.plan.is_timed ||
            (times_all() && whose_time(args.collective, model_.link()) == WhoseTime::everyones);
   }
-  // `slowest_s`: if ranks have told it. Times that the control thread is too slow to fetch are
+  // `slowest`: if ranks have told it. Times that the control thread is too slow to fetch are
   // dropped. Allocates nothing.
   void add(const CollectiveArgs& args, std::uint64_t begun_ns, std::uint64_t ended_ns,
-           double slowest_s);
+           const SlowestTime& slowest);
 
   // --- by the control thread ---
 

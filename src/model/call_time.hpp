@@ -43,11 +43,14 @@ constexpr WhoseTime whose_time(Collective collective, const LinkCost& start) {
 constexpr std::uint32_t calls_of_run = 8;
 constexpr double long_call_s = 4e-3;
 constexpr std::size_t long_bytes = std::size_t{64} << 10;
+// The root of broadcasts may be some calls ahead, and pieces of one call pass those of the next.
+constexpr std::size_t long_broadcast = std::size_t{512} << 10;
 
 // Of a size class by its largest size.
 constexpr bool in_runs(Collective collective, std::size_t bytes, const LinkCost& start) {
-  return bytes < long_bytes && !nominal::is_distant(start) &&
-         whose_time(collective, start) == WhoseTime::everyones;
+  const WhoseTime whose = whose_time(collective, start);
+  const std::size_t longer = whose == WhoseTime::slowest ? long_broadcast : long_bytes;
+  return bytes < longer && !nominal::is_distant(start) && whose != WhoseTime::nobodys;
 }
 
 }  // namespace pith

@@ -124,8 +124,10 @@ void Tuner::add(const CallTime& call) {
   CellTimes& cell = cell_of(call);
   const Plan plan = Choices::plan_of(*call.algorithm, call.variant);
   const bool runs = in_runs(key.first, SizeClass(call.bytes).largest(), model_.link());
-  const std::optional<CellTimes::Time> time = runs ? cell.add_to_run(plan, single) : single;
-  if (!time) return;
+  const bool is_told = whose_time(key.first, model_.link()) == WhoseTime::slowest;
+  const std::optional<CellTimes::Time> time =
+      runs && !is_told ? cell.add_to_run(plan, single) : single;
+  if (!time || !(time->seconds > 0)) return;
   ++cell.calls;
   cell.tried += call.is_trial;
   CellTimes::Trial& its = cell.trial(plan);

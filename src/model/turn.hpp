@@ -16,6 +16,7 @@ enum class TurnOf : std::uint8_t { choice, timed_choice, rival };
 struct Turn {
   TurnOf of = TurnOf::choice;
   Choices::Plan rival = Choices::by_model;
+  std::uint8_t place = 0;  // in its run
 };
 
 // Calls of a rival until it is judged, without its first, which allocates what later ones use.
@@ -30,7 +31,7 @@ constexpr std::uint32_t place_of(std::uint32_t turn, std::uint32_t one_in) {
 
 // One call in so many is timed, with some next to it.
 constexpr std::uint32_t timed_one_in(WhoseTime whose, bool in_runs) {
-  if (in_runs) return 16 * calls_of_run;
+  if (in_runs) return 16 * calls_of_run;          // and tell once
   return whose == WhoseTime::slowest ? 512 : 64;  // to tell takes as long as a short call
 }
 
@@ -53,15 +54,19 @@ class Turns {
   Turn at(std::uint32_t count) const {
     if (!tries(count)) {
       const std::uint32_t first = first_timed(count / timed_one_in_);
-      return {count - first < run_ ? TurnOf::timed_choice : TurnOf::choice};
+      if (count - first >= run_) return {};
+      return {.of = TurnOf::timed_choice, .place = static_cast<std::uint8_t>(count - first)};
     }
-    const std::uint32_t runs = runs_before(count);
+    const auto place_in_run = static_cast<std::uint8_t>(counted(count) % (1U << shift_));
+    const std::uint32_t runs = counted(count) >> shift_;
     const std::uint32_t turn = runs / one_in();
     const std::uint32_t place = place_of(turn, one_in());
-    if (runs % one_in() == (place ^ (one_in() / 2))) return {TurnOf::timed_choice};
+    if (runs % one_in() == (place ^ (one_in() / 2))) {
+      return {.of = TurnOf::timed_choice, .place = place_in_run};
+    }
     if (runs % one_in() != place || (is_early() && turn < turns_before())) return {};
     const std::uint32_t its_turn = is_early() ? turn - turns_before() : turn;
-    return {TurnOf::rival, cell_.rivals[its_turn % cell_.rival_count]};
+    return {TurnOf::rival, cell_.rivals[its_turn % cell_.rival_count], place_in_run};
   }
 
   // From this call on another one than the choice may be made, or one timed.
@@ -78,15 +83,13 @@ class Turns {
   }
   bool is_early() const { return cell_.trials == Choices::Trials::early; }
   std::uint32_t one_in() const { return cell_.trials == Choices::Trials::often ? 2 : 8; }
-  // Of calls, or single calls.
-  std::uint32_t runs_before(std::uint32_t count) const {
-    return (is_early() ? count : count - since_) >> shift_;
-  }
+  // Turns begin with the first call, or since the cell was agreed on.
+  std::uint32_t counted(std::uint32_t count) const { return is_early() ? count : count - since_; }
   // A program that makes fewer calls of a kind than these turns has only the choice of the start.
   std::uint32_t turns_before() const { return shift_ == 0 ? 4 : 1; }
   bool tries(std::uint32_t count) const {
     constexpr std::uint32_t most_calls = 24;  // of a rival, or runs
-    const std::uint32_t turn = runs_before(count) / one_in();
+    const std::uint32_t turn = (counted(count) >> shift_) / one_in();
     const std::uint32_t early_end = turns_before() + (calls_to_judge + 1) * cell_.rival_count;
     if (is_early()) return turn < early_end && cell_.rival_count != 0;
     return turn < most_calls * cell_.rival_count;

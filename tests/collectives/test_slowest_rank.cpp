@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "collectives/told_run.hpp"
 #include "core/clock.hpp"
 #include "tests/catch.hpp"
 #include "tests/sim/world.hpp"
@@ -12,6 +13,7 @@ namespace pith::test {
 namespace {
 
 constexpr double slow_s = 2e-3;
+constexpr CallPlan told_alone = {.is_told = true};
 
 // The rank that is args.root here works for some time; it needs no message.
 Task<Error> work(Call& call, CollectiveArgs args) {
@@ -26,40 +28,90 @@ Task<Error> fail(Call& call, CollectiveArgs) { co_return call.fail(Error(Code::i
 constexpr Algorithm working{"work", Collective::broadcast, work, nullptr};
 constexpr Algorithm failing{"fail", Collective::broadcast, fail, nullptr};
 
-// What each rank is told.
-std::vector<double> told(int ranks, int slow, int to, const Algorithm& algorithm) {
-  SimConfig config;
-  config.ranks = ranks;
-  World world(config);
-  std::vector<double> seconds(static_cast<std::size_t>(ranks), -1);
-  world.new_calls();
-  std::vector<Task<Error>> tasks;
-  for (int rank = 0; rank < ranks; ++rank) {
-    CollectiveArgs args;
-    args.root = slow;
-    args.plan.slowest_s = &seconds[static_cast<std::size_t>(rank)];
-    tasks.push_back(run_and_tell(world.call(rank), args, algorithm, to));
+class Ranks {
+ public:
+  explicit Ranks(int ranks) : world_(config_of(ranks)), size_(ranks), told_(counted(ranks)) {
+    runs_.resize(counted(ranks));
+    for (SlowestTime& one : told_) one.seconds = -1;
   }
-  world.start(std::move(tasks));
-  while (world.sim().step()) {
+
+  void call(int slow, int to, const Algorithm& algorithm, const CallPlan& plan) {
+    world_.new_calls();
+    std::vector<Task<Error>> tasks;
+    for (int rank = 0; rank < size_; ++rank) {
+      CollectiveArgs args;
+      args.root = slow;
+      args.count = 100;
+      args.plan = plan;
+      args.plan.slowest = &told_[counted(rank)];
+      if (plan.run) args.plan.run = &runs_[counted(rank)];
+      tasks.push_back(run_and_tell(world_.call(rank), args, algorithm, to));
+    }
+    world_.start(std::move(tasks));
+    while (world_.sim().step()) {
+    }
+    for (const Error& error : world_.finish()) CHECK(!error == (&algorithm == &working));
   }
-  for (const Error& error : world.finish()) CHECK(!error == (&algorithm == &working));
-  return seconds;
-}
+  // Calls of a run from a place on; the slow rank is one of none where it is -1.
+  void run(std::size_t from, const std::vector<int>& slow) {
+    for (std::size_t i = 0; i < slow.size(); ++i) {
+      CallPlan plan;
+      plan.is_told = i + 1 == slow.size();
+      plan.place = static_cast<std::uint8_t>(from + i);
+      plan.run = &runs_[0];
+      call(slow[i], 0, working, plan);
+    }
+  }
+  const SlowestTime& told(int rank) const { return told_[counted(rank)]; }
+
+ private:
+  static SimConfig config_of(int ranks) {
+    SimConfig config;
+    config.ranks = ranks;
+    return config;
+  }
+  static std::size_t counted(int number) { return static_cast<std::size_t>(number); }
+
+  World world_;
+  const int size_;
+  std::vector<SlowestTime> told_;  // what each rank is told
+  std::vector<ToldRun> runs_;
+};
 
 }  // namespace
 
 TEST_CASE("a rank is told the time of the slowest", "[collectives][slowest]") {
   for (int ranks = 1; ranks <= 9; ++ranks) {
     for (const int to : {0, ranks / 2}) {
-      const std::vector<double> seconds = told(ranks, ranks - 1, to, working);
-      CHECK(seconds[static_cast<std::size_t>(to)] >= slow_s);
+      Ranks all(ranks);
+      all.call(ranks - 1, to, working, told_alone);
+      CHECK(all.told(to).seconds >= slow_s);
+      CHECK(all.told(to).bytes == 400);
     }
   }
 }
 
+TEST_CASE("of a run, one call's time is told at its end", "[collectives][slowest]") {
+  Ranks all(3);
+  all.run(0, {2, 2, 2, 2});
+  CHECK(all.told(0).seconds >= slow_s);
+  CHECK(all.told(0).bytes == 400);
+  all.run(0, {2, -1, -1, -1});  // the first does not count
+  CHECK(all.told(0).seconds < slow_s);
+  all.run(0, {1, 1, 1});
+  CHECK(all.told(0).seconds >= slow_s);
+}
+
+TEST_CASE("a run that was not begun tells no time", "[collectives][slowest]") {
+  Ranks all(2);
+  all.run(3, {1, 1, 1, 1});
+  CHECK(all.told(0).seconds == 0);
+}
+
 TEST_CASE("a call that fails tells nothing", "[collectives][slowest]") {
-  for (const double seconds : told(3, 0, 0, failing)) CHECK(seconds == -1);
+  Ranks all(3);
+  all.call(0, 0, failing, told_alone);
+  for (int rank = 0; rank < 3; ++rank) CHECK(all.told(rank).seconds == -1);
 }
 
 }  // namespace pith::test

@@ -111,7 +111,7 @@ TEST_CASE("the slowest rank's time is told where others end early, and no link i
       CollectiveArgs args = sum_of(100'000);
       args.collective = collective;
       planner.plan(args);
-      CHECK(args.plan.slowest_s == nullptr);
+      CHECK(args.plan.slowest == nullptr);
       if (args.plan.is_told) CHECK(args.plan.is_timed);
       found += i >= first && args.plan.is_told;
     }
@@ -127,6 +127,31 @@ TEST_CASE("the slowest rank's time is told where others end early, and no link i
   }
   model.set_round_trip(10e-3);
   CHECK(told(model, Collective::broadcast, 0, 1000) == 0);
+}
+
+TEST_CASE("a run of short broadcasts is told once, at its end", "[planner]") {
+  const Model model(learning(true), 4);
+  CallPlanner planner(model);
+  planner.begin();
+  int place = 0;
+  int runs = 0;
+  for (int i = 0; i < 10'000; ++i) {
+    CollectiveArgs args = sum_of(1000);
+    args.collective = Collective::broadcast;
+    planner.plan(args);
+    CHECK(args.plan.is_told == args.plan.is_timed);
+    if (!args.plan.run) {
+      REQUIRE(!args.plan.is_told);
+      REQUIRE(place == 0);
+      continue;
+    }
+    REQUIRE(args.plan.place == place);
+    CHECK(args.plan.is_told == (place == run - 1));
+    place = (place + 1) % run;
+    runs += args.plan.is_told;
+  }
+  CHECK(runs > 10'000 / (16 * run));
+  CHECK(runs < 10'000 / (4 * run));
 }
 
 TEST_CASE("rivals do not come in a rhythm that calls may have", "[planner]") {
