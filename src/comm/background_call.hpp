@@ -41,6 +41,7 @@ struct BackgroundCall : Work {
   std::uint32_t number = 0;
   bool driven = false;  // the issuing thread drives the engine, not the progress thread
   RunningCall running;
+  CallTiming timing;
   Task<Error> task;
 };
 

@@ -88,6 +88,7 @@ Task<Error> BackgroundCalls::run(BackgroundCall& call, CallRunner& runner) {
   Error error = out_of_memory();
   if (task) error = co_await std::move(task);
   error = runner.conclude(call.running, call.args, error);
+  if (!error) call.owner->end_timing(call);
   call.owner->reap_soon(call);  // the frame still runs; the engine's next turn destroys it
   co_return error;
 }
@@ -95,12 +96,30 @@ Task<Error> BackgroundCalls::run(BackgroundCall& call, CallRunner& runner) {
 void BackgroundCalls::begin(BackgroundCall& call) {
   revocation_.revoke_if_any_died();
   runner_.begin(call.running, call.number, call.args, links_.context());
+  begin_timing(call);
   try {
     call.task = run(call, runner_);
   } catch (const std::bad_alloc&) {
     return end_without_memory(call);
   }
   call.task.handle().resume();
+}
+
+// No other call was issued since.
+bool BackgroundCalls::is_alone(const BackgroundCall& call) const {
+  return runner_.under_way().active.load(std::memory_order_relaxed) == 1 &&
+         runner_.numbers().next() == next_number(call.number);
+}
+
+// Of calls that run side by side no time tells anything.
+void BackgroundCalls::begin_timing(BackgroundCall& call) const {
+  auto* const dense = std::get_if<CollectiveArgs>(&call.args);
+  if (dense && is_alone(call)) runner_.learning().begin(call.timing, *dense);
+}
+
+void BackgroundCalls::end_timing(const BackgroundCall& call) {
+  const auto* const dense = std::get_if<CollectiveArgs>(&call.args);
+  if (dense && is_alone(call)) runner_.learning().end(call.timing, *dense);
 }
 
 void BackgroundCalls::reap_soon(BackgroundCall& call) {

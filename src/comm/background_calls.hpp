@@ -23,6 +23,9 @@ class BackgroundCalls {
   void enqueue(BackgroundCall& call);
   void start_queued();
   void begin(BackgroundCall& call);
+  bool is_alone(const BackgroundCall& call) const;
+  void begin_timing(BackgroundCall& call) const;
+  void end_timing(const BackgroundCall& call);
   void end_without_memory(BackgroundCall& call);
   void reap_soon(BackgroundCall& call);
   void reap(BackgroundCall& call);

@@ -34,23 +34,17 @@ Error told_to_all(const Call& call, const Args&, const Error& error) {
 }
 Error told_to_all(const Call&, const CompressedArgs&, const Error& error) { return error; }
 
-// Only dense calls are learnt from. 0: this call is not timed.
+// Only dense calls are learnt from.
 template <class Args>
-std::uint64_t begin_timing(const ChoiceLearning&, Args&, SlowestTime&) {
-  return 0;
-}
-std::uint64_t begin_timing(const ChoiceLearning& learning, CollectiveArgs& args,
-                           SlowestTime& slowest) {
-  if (!learning.wants_time_of(args)) return 0;
-  args.plan.slowest = &slowest;
-  return monotonic_ns();
+void begin_timing(const ChoiceLearning&, CallTiming&, Args&) {}
+void begin_timing(const ChoiceLearning& learning, CallTiming& timing, CollectiveArgs& args) {
+  learning.begin(timing, args);
 }
 
 template <class Args>
-void end_timing(ChoiceLearning&, const Args&, std::uint64_t, const SlowestTime&) {}
-void end_timing(ChoiceLearning& learning, const CollectiveArgs& args, std::uint64_t begun_ns,
-                const SlowestTime& slowest) {
-  learning.add(args, begun_ns, monotonic_ns(), slowest);
+void end_timing(ChoiceLearning&, const CallTiming&, const Args&) {}
+void end_timing(ChoiceLearning& learning, const CallTiming& timing, const CollectiveArgs& args) {
+  learning.end(timing, args);
 }
 
 }  // namespace
@@ -74,8 +68,8 @@ CallRunner::CallRunner(Links& links, CallsUnderWay& calls, CallRecorder& recorde
 template <class Args>
 Error CallRunner::run_to_end(Args& args) {
   const std::uint32_t call_number = numbers_.take_for(args);
-  SlowestTime slowest;  // if ranks tell it
-  const std::uint64_t timed_from_ns = begin_timing(learning_, args, slowest);
+  CallTiming timing;
+  begin_timing(learning_, timing, args);
   Engine& engine = links_.engine();
   const CommState& state = links_.state();
   const FloatMode mode;
@@ -110,7 +104,7 @@ Error CallRunner::run_to_end(Args& args) {
   const bool waits = result && settling.peers_may_touch();
   engine.disown();
   if (waits) settling.wait();
-  if (timed_from_ns != 0 && !result) end_timing(learning_, args, timed_from_ns, slowest);
+  if (!result) end_timing(learning_, timing, args);
   calls_.blocking.store(false, std::memory_order_release);
   return result;
 }

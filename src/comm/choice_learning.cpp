@@ -19,17 +19,18 @@ void ChoiceLearning::begin() {
   if (keeps_times()) times_.reserve(most_times);
 }
 
-void ChoiceLearning::add(const CollectiveArgs& args, std::uint64_t begun_ns, std::uint64_t ended_ns,
-                         const SlowestTime& slowest) {
+void ChoiceLearning::add(const CollectiveArgs& args, const CallTiming& timing,
+                         std::uint64_t ended_ns) {
   const auto seconds = [](std::uint64_t ns) { return static_cast<double>(ns) * 1e-9; };
-  const std::uint64_t gap_ns = begun_ns - std::exchange(last_ended_ns_, ended_ns);
-  const CallTime time{&model_.algorithm(args),
-                      args.plan.variant,
-                      args.plan.is_told ? slowest.bytes : args.count * size_of(args.type),
-                      args.plan.is_told ? slowest.seconds : seconds(ended_ns - begun_ns),
-                      seconds(gap_ns),
-                      args.plan.is_trial};
+  const CallPlan& plan = args.plan;
+  CallTime time{
+      .algorithm = &model_.algorithm(args),
+      .variant = plan.variant,
+      .bytes = plan.is_told ? timing.slowest.bytes : args.count * size_of(args.type),
+      .seconds = plan.is_told ? timing.slowest.seconds : seconds(ended_ns - timing.begun_ns),
+      .is_trial = plan.is_trial};
   const std::lock_guard lock(mutex_);
+  time.gap_s = seconds(timing.begun_ns - std::exchange(last_ended_ns_, ended_ns));
   if (times_.size() < times_.capacity()) times_.push_back(time);
 }
 

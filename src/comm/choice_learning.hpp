@@ -11,12 +11,19 @@
 
 #include "control/epoch_gate.hpp"
 #include "control/observers/observers.hpp"
+#include "core/clock.hpp"
 #include "model/call_time.hpp"
 #include "model/choice_log.hpp"
 #include "model/link_log.hpp"
 #include "model/tuner.hpp"
 
 namespace pith {
+
+// Of a call that is timed, from its begin to its end.
+struct CallTiming {
+  std::uint64_t begun_ns = 0;  // 0: it is not timed
+  SlowestTime slowest;         // if ranks tell it
+};
 
 class ChoiceLearning {
  public:
@@ -43,17 +50,19 @@ class ChoiceLearning {
     hosts_ = hosts;
   }
 
-  // --- by the thread that issues calls ---
+  // --- by the thread that runs a call ---
 
-  bool wants_time_of(const CollectiveArgs& args) const {
-    if (!is_first_) return false;
-    return args.plan.is_timed ||
-           (times_all() && whose_time(args.collective, model_.link()) == WhoseTime::everyones);
+  // Before the call runs. `timing` stays where it is until end().
+  void begin(CallTiming& timing, CollectiveArgs& args) const {
+    if (!wants_time_of(args)) return;
+    timing.begun_ns = monotonic_ns();
+    args.plan.slowest = &timing.slowest;
   }
-  // `slowest`: if ranks have told it. Times that the control thread is too slow to fetch are
+  // After the call, if it went well. Times that the control thread is too slow to fetch are
   // dropped. Allocates nothing.
-  void add(const CollectiveArgs& args, std::uint64_t begun_ns, std::uint64_t ended_ns,
-           const SlowestTime& slowest);
+  void end(const CallTiming& timing, const CollectiveArgs& args) {
+    if (timing.begun_ns != 0) add(args, timing, monotonic_ns());
+  }
 
   // --- by the control thread ---
 
@@ -69,14 +78,20 @@ class ChoiceLearning {
   void end();
 
  private:
+  bool wants_time_of(const CollectiveArgs& args) const {
+    if (!is_first_) return false;
+    return args.plan.is_timed ||
+           (times_all() && whose_time(args.collective, model_.link()) == WhoseTime::everyones);
+  }
+  void add(const CollectiveArgs& args, const CallTiming& timing, std::uint64_t ended_ns);
   // For the files, where no choice follows from them.
   bool times_all() const { return (log_ || links_) && !model_.learns(); }
   bool keeps_times() const { return is_first_ && (model_.learns() || log_ || links_); }
 
   const Model& model_;
   const bool is_first_;
-  std::uint64_t last_ended_ns_ = 0;
   std::mutex mutex_;
+  std::uint64_t last_ended_ns_ = 0;
   std::vector<CallTime> times_;
 
   std::vector<CallTime> taken_;

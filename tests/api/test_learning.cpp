@@ -78,10 +78,24 @@ void keep_others_waiting(Rank& self) {
   }
 }
 
-// Of broadcasts, of any size and algorithm; 0: none was timed.
-double first_median_s(const std::string& text) {
+// Each call in the background, so many at a time.
+void sum_in_groups(Rank& self, int at_a_time) {
+  const Comm comm(self.join());
+  const Buffer data(count * 4 * static_cast<std::size_t>(at_a_time), false);
+  for (int call = 0; call < calls; ++call) {
+    ok(pithGroupStart());
+    for (int i = 0; i < at_a_time; ++i) {
+      std::int32_t* const own = data.as<std::int32_t>() + count * static_cast<std::size_t>(i);
+      ok(pithAllReduce(own, own, count, pithInt32, pithMax, comm, nullptr));
+    }
+    ok(pithGroupEnd());
+  }
+}
+
+// Of a collective, of any size and algorithm; 0: none was timed.
+double first_median_s(const std::string& text, const std::string& collective) {
   const std::string name = "\"median_s\": ";
-  const std::size_t at = text.find(name, text.find("\"broadcast\""));
+  const std::size_t at = text.find(name, text.find('"' + collective + '"'));
   return at == std::string::npos ? 0 : std::stod(text.substr(at + name.size()));
 }
 
@@ -93,7 +107,17 @@ TEST_CASE("rank 0 learns how long the slowest rank's broadcast takes", "[learnin
   setup.transport = "shm";
   setup.environment = {{"PITH_LEARN", "1"}, {"PITH_EXPLAIN_LOG", folder.path()}};
   REQUIRE(run(2, setup, keep_others_waiting) == "");
-  CHECK(first_median_s(folder.take()) > 0.5e-3);
+  CHECK(first_median_s(folder.take(), "broadcast") > 0.5e-3);
+}
+
+TEST_CASE("a call in the background is learnt from where it runs alone", "[learning]") {
+  const pith::test::TemporaryFolder folder;
+  Setup setup;
+  setup.environment = {{"PITH_LEARN", "1"}, {"PITH_EXPLAIN_LOG", folder.path()}};
+  for (const int at_a_time : {1, 2}) {
+    REQUIRE(run(2, setup, [&](Rank& self) { sum_in_groups(self, at_a_time); }) == "");
+    CHECK((first_median_s(folder.take(), "allreduce") > 0) == (at_a_time == 1));
+  }
 }
 
 TEST_CASE("calls that learn are right whatever they try", "[learning]") {

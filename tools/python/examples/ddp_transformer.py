@@ -115,7 +115,11 @@ def add_hook(model: DistributedDataParallel, spec: str) -> pith.torch.CompressHo
     if spec == "bf16":
         from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
-        model.register_comm_hook(None, default_hooks.bf16_compress_hook)
+        # PyTorch knows the hook by its name, and allows it over NCCL alone.
+        def as_bf16(group, bucket):
+            return default_hooks.bf16_compress_hook(group, bucket)
+
+        model.register_comm_hook(None, as_bf16)
     elif spec.startswith("powersgd"):
         from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as powersgd
 

@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""How soon a transformer trained by PyTorch's DDP reaches a loss, with Pith and with Gloo.
+
+Each rank has a host of its own in a laboratory (tests/netlab), or all are processes of this one
+(shm, loopback). Every contender trains the same model on the same samples (ddp_rank.py) for the
+same number of steps. Its time to the loss is that of the steps until it has it, without the
+validations; the loss is what the first contender has after three quarters of its steps.
+
+Contenders are a backend of torch.distributed and a hook, as ddp_transformer.py takes it: "gloo",
+"gloo bf16", "gloo powersgd:4", "pith", "pith auto", "pith topk:density=0.01". The hook `local` is a
+step that sends nothing: what a contender's step takes more is its exposed communication.
+
+    ENVIRONMENT/bin/python perf/ddp_lab.py --links 0.1g,1g      # as root; with PyTorch and Pith
+"""
+import argparse
+import json
+import os
+import pathlib
+import secrets
+import statistics
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE / "regret"))
+import links  # noqa: E402
+from lab import Lab, Signals, end_with_parent  # noqa: E402
+
+CONTENDERS = ("gloo,gloo bf16,gloo powersgd:1,gloo powersgd:2,gloo powersgd:4,pith,pith auto,"
+              "gloo local")
+PORT = 29611
+WARM = 12  # steps; PowerSGD's first ten are dense
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--links", type=lambda text: [links.parse_link(one) for one in text.split(",")],
+        default="0.1g,1g")
+    add("--contenders", type=lambda text: text.split(","), default=CONTENDERS)
+    add("--ranks", type=int, default=4)
+    add("--size", default="full", help="tiny, small, full: some 10 million parameters")
+    add("--batch", type=int, default=4, help="of each rank")
+    add("--steps", type=int, default=80)
+    add("--every", type=int, default=5, help="steps between two losses")
+    add("--json", type=pathlib.Path)
+    return parser.parse_args()
+
+
+def command(options, contender, rank, out):
+    backend, _, hook = contender.partition(" ")
+    return ["taskset", "-c", str(rank % os.cpu_count()), sys.executable, "-B",
+            str(HERE / "ddp_rank.py"), "--backend", backend, "--hook", hook or "none", "--size",
+            options.size, "--batch", str(options.batch), "--steps", str(options.steps), "--every",
+            str(options.every), "--out", out]
+
+
+def environment(options, link, rank, root, secret):
+    own = {"RANK": str(rank), "WORLD_SIZE": str(options.ranks), "MASTER_ADDR": root,
+           "MASTER_PORT": str(PORT), "OMP_NUM_THREADS": "1", "PITH_SECRET": secret,
+           "PITH_TRANSPORT": link.transport, "TORCH_CPP_LOG_LEVEL": "ERROR"}
+    if link.rate:
+        own |= {"PITH_IFNAME": "eth0", "GLOO_SOCKET_IFNAME": "eth0"}
+    return links.clean_environment() | own
+
+
+def run(options, link, contender, out):
+    secret = secrets.token_hex(16)
+    out.unlink(missing_ok=True)
+
+    def start(starter, root):
+        ranks = [starter(rank)(command(options, contender, rank, str(out)),
+                               environment(options, link, rank, root, secret))
+                 for rank in range(options.ranks)]
+        if any([rank.wait() for rank in ranks]):
+            raise SystemExit(f"ddp_lab: {contender} failed on {link.name}")
+
+    if link.rate:
+        with Lab(options.ranks, link=link.kind, rate=link.rate, delay=link.delay, ipv6=False,
+                 congestion="cubic") as lab:
+            start(lambda rank: lab[rank].start, lab[0].address)
+    else:
+        start(lambda rank: lambda arguments, env: subprocess.Popen(
+            arguments, env=env, preexec_fn=end_with_parent), "127.0.0.1")
+    return json.loads(out.read_text(encoding="utf-8"))
+
+
+def seconds_to(found, loss):
+    """Of the steps until the validation loss was that low, between two validations by a line."""
+    before = None
+    for step, has in found["losses"]:
+        if has <= loss:
+            if before is None:
+                return sum(found["seconds"][:step])
+            share = (before[1] - loss) / (before[1] - has)
+            return sum(found["seconds"][:before[0]]) + share * sum(
+                found["seconds"][before[0]:step])
+        before = (step, has)
+    return None
+
+
+def report(options, link, found):
+    first = next(iter(found.values()))
+    target = [loss for step, loss in first["losses"] if step <= options.steps * 3 / 4][-1]
+    print(f"{link.name}, {options.ranks} ranks, {options.size}, batch {options.batch}: "
+          f"to a loss of {target:.3f}")
+    for name, one in found.items():
+        step_s = statistics.median(one["seconds"][WARM:])
+        to_loss = seconds_to(one, target) if name.partition(" ")[2] != "local" else None
+        density = one["densities"][-1]
+        print(f"  {name:24} step {step_s:7.3f} s, to the loss "
+              + (f"{to_loss:7.1f} s" if to_loss else "   never ")
+              + f", loss at the end {one['losses'][-1][1]:.3f}"
+              + (f", density {100 * density:.2g} %" if density else ""))
+    sys.stdout.flush()
+
+
+def main():
+    options = parse()
+    for link in options.links:
+        if link.lacks():
+            sys.exit(f"ddp_lab: {link.name}: {link.lacks()}")
+    Signals.take()
+    everything = {}
+    with tempfile.TemporaryDirectory(prefix="ddp-") as folder:
+        for link in options.links:
+            found = {one: run(options, link, one, pathlib.Path(folder) / "out.json")
+                     for one in options.contenders}
+            report(options, link, found)
+            everything[link.name] = found
+    if options.json:
+        options.json.write_text(json.dumps(everything) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""A rank of ddp_lab.py: trains the transformer of tools/python/examples and times each step."""
+import argparse
+import contextlib
+import dataclasses
+import json
+import pathlib
+import sys
+import time
+
+EXAMPLES = pathlib.Path(__file__).resolve().parents[1] / "tools" / "python" / "examples"
+sys.path.insert(0, str(EXAMPLES))
+import ddp_transformer as example  # noqa: E402
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+from torch.nn.parallel import DistributedDataParallel  # noqa: E402
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__)
+    add = parser.add_argument
+    add("--backend", required=True)
+    add("--hook", required=True, help="as --compress of the example; local: nothing is sent")
+    add("--size", required=True)
+    add("--batch", type=int, required=True)
+    add("--steps", type=int, required=True)
+    add("--every", type=int, required=True, help="steps between two losses")
+    add("--out", type=pathlib.Path, required=True, help="rank 0 writes its times and losses here")
+    return parser.parse_args()
+
+
+def density_of(hook, model):
+    """The share of all elements that each rank chose in the last calls."""
+    if not hasattr(hook, "layers"):
+        return None
+    layers = hook.layers(model).values()
+    chosen = sum(one.count * (1 if one.bypassed else one.density_target) for one in layers)
+    return chosen / sum(one.count for one in layers)
+
+
+def train(options):
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    shape = dataclasses.replace(example.SHAPES[options.size], batch=options.batch)
+    text = example.read_text(1_000_000)
+    training, validation = text[:-len(text) // 10], text[-len(text) // 10:]
+    model = DistributedDataParallel(example.Transformer(shape))
+    is_local = options.hook == "local"
+    hook = None if is_local else example.add_hook(model, options.hook)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    generator = torch.Generator().manual_seed(1 + dist.get_rank())
+    found = {"seconds": [], "losses": [], "densities": []}
+    for step in range(1, options.steps + 1):
+        begin = time.monotonic()
+        optimizer.zero_grad()
+        with model.no_sync() if is_local else contextlib.nullcontext():
+            example.loss_of(model, example.pick(training, shape, generator)).backward()
+        optimizer.step()
+        found["seconds"].append(time.monotonic() - begin)
+        if step % options.every == 0:
+            loss = example.validation_loss(model.module, validation, shape)
+            found["losses"].append((step, loss))
+            found["densities"].append(density_of(hook, model.module))
+            dist.barrier()
+    return found
+
+
+def main():
+    options = parse()
+    dist.init_process_group(options.backend)
+    found = train(options)
+    if dist.get_rank() == 0:
+        options.out.write_text(json.dumps(found), encoding="utf-8")
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
