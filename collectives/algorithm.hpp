@@ -95,9 +95,9 @@ enum class WhoseTime : std::uint8_t {
 struct Algorithm;
 struct ToldRun;
 
-// What rank 0 is told: a call's time, or what one of a run took, and its bytes.
+// What rank 0 is told: a call's time, or the mean of a run, and its bytes.
 struct SlowestTime {
-  double seconds = 0;  // 0: nothing is known
+  double seconds = 0;  // infinite: a rank does not know
   std::size_t bytes = 0;
 };
 
@@ -172,6 +172,7 @@ struct Algorithm {
   bool can_copy = false;     // whether it differs where Tuning::copies is set
   bool needs_hosts = false;  // whether another one does the same where hosts have one rank each
   bool sends_whole = false;  // whether messages are as long as the vector, so that it must be short
+  bool needs_views = false;  // whether another one does the same where ranks share no memory
 };
 
 // Whether it can make calls of this shape, and is not another one there.
@@ -181,7 +182,7 @@ constexpr bool serves(const Algorithm& algorithm, const Shape& shape) {
   const auto lanes = static_cast<std::size_t>(shape.tuning.lanes);
   const bool is_short = shape.bytes <= lanes * shape.tuning.chunk_bytes;
   return shape.ranks <= algorithm.ranks_max && (has_hosts || !algorithm.needs_hosts) &&
-         (is_short || !algorithm.sends_whole);
+         (shape.views || !algorithm.needs_views) && (is_short || !algorithm.sends_whole);
 }
 
 std::span<const Algorithm> algorithms();

@@ -61,7 +61,7 @@ inline constexpr std::array algorithm_table{
     Algorithm{"chain", Collective::broadcast, broadcast_chain, broadcast_chain_cost,
               SendPattern::neighbours},
     Algorithm{"views", Collective::broadcast, broadcast_views, broadcast_views_cost,
-              SendPattern::neighbours, most_view_ranks, true},
+              SendPattern::neighbours, most_view_ranks, true, false, false, true},
     Algorithm{"ring", Collective::allgather, allgather_ring, allgather_ring_cost,
               SendPattern::neighbours},
     Algorithm{"bruck", Collective::allgather, allgather_bruck, allgather_bruck_cost},

@@ -15,17 +15,6 @@ constexpr std::uint16_t lane = 0x4000;
 
 Bytes bytes_of(double& number) { return {reinterpret_cast<std::byte*>(&number), sizeof number}; }
 
-// Of this rank. A run that did not begin with its first call, since choices changed in between, has
-// no time.
-SlowestTime time_with(const CallPlan& plan, std::size_t bytes, double seconds) {
-  if (!plan.run) return {seconds, bytes};
-  ToldRun& run = *plan.run;
-  if (plan.place == 0) run = {};
-  const bool is_next = run.calls == plan.place;
-  run.add(bytes, seconds);
-  return {is_next ? run.mean_s() : 0, run.bytes / run.calls};
-}
-
 }  // namespace
 
 Task<Error> run_and_tell(Call& call, CollectiveArgs args, const Algorithm& algorithm, int to) {
@@ -33,8 +22,10 @@ Task<Error> run_and_tell(Call& call, CollectiveArgs args, const Algorithm& algor
   Error error = co_await algorithm.run(call, args);
   if (error) co_return error;
   const double seconds = static_cast<double>(monotonic_ns() - begun_ns) * 1e-9;
-  SlowestTime slowest = time_with(args.plan, args.count * size_of(args.type), seconds);
+  SlowestTime slowest{seconds, args.count * size_of(args.type)};
+  if (args.plan.run) args.plan.run->add(args.plan, slowest.bytes, seconds);
   if (!args.plan.is_told) co_return error;
+  if (args.plan.run) slowest = args.plan.run->mean();
   const TreeNode node = pre_order_tree(call.rank(), to, call.size());
   for (const int child : node.children) {
     if (child < 0) continue;

@@ -7,8 +7,9 @@ same number of steps. Its time to the loss is that of the steps until it has it,
 validations; the loss is what the first contender has after three quarters of its steps.
 
 Contenders are a backend of torch.distributed and a hook, as ddp_transformer.py takes it: "gloo",
-"gloo bf16", "gloo powersgd:4", "pith", "pith auto", "pith topk:density=0.01". The hook `local` is a
-step that sends nothing: what a contender's step takes more is its exposed communication.
+"gloo bf16", "gloo powersgd:4", "pith", "pith auto", "pith topk:density=0.01". "registered" is pith
+with model and buckets in its own memory. The hook `local` sends nothing: what a contender's step
+takes more is its exposed communication.
 
     ENVIRONMENT/bin/python perf/ddp_lab.py --links 0.1g,1g      # as root; with PyTorch and Pith
 """
@@ -51,10 +52,12 @@ def parse():
 
 def command(options, contender, rank, out):
     backend, _, hook = contender.partition(" ")
+    memory = ["--registered"] if backend == "registered" else []
+    backend = backend.replace("registered", "pith")
     return ["taskset", "-c", str(rank % os.cpu_count()), sys.executable, "-B",
-            str(HERE / "ddp_rank.py"), "--backend", backend, "--hook", hook or "none", "--size",
-            options.size, "--batch", str(options.batch), "--steps", str(options.steps), "--every",
-            str(options.every), "--out", out]
+            str(HERE / "ddp_rank.py"), "--backend", backend, "--hook", hook or "none", *memory,
+            "--size", options.size, "--batch", str(options.batch), "--steps", str(options.steps),
+            "--every", str(options.every), "--out", out]
 
 
 def environment(options, link, rank, root, secret):

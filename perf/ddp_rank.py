@@ -10,6 +10,7 @@ import time
 EXAMPLES = pathlib.Path(__file__).resolve().parents[1] / "tools" / "python" / "examples"
 sys.path.insert(0, str(EXAMPLES))
 import ddp_transformer as example  # noqa: E402
+import pith.torch  # noqa: E402
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
@@ -20,12 +21,24 @@ def parse():
     add = parser.add_argument
     add("--backend", required=True)
     add("--hook", required=True, help="as --compress of the example; local: nothing is sent")
+    add("--registered", action="store_true", help="model and buckets in pith's memory")
     add("--size", required=True)
     add("--batch", type=int, required=True)
     add("--steps", type=int, required=True)
     add("--every", type=int, required=True, help="steps between two losses")
     add("--out", type=pathlib.Path, required=True, help="rank 0 writes its times and losses here")
     return parser.parse_args()
+
+
+def keep(_state, bucket):
+    """A hook that sends nothing."""
+    done = torch.futures.Future()
+    done.set_result(bucket.buffer())
+    return done
+
+
+def memory_of(options):
+    return pith.torch.registered_tensors() if options.registered else contextlib.nullcontext()
 
 
 def density_of(hook, model):
@@ -44,16 +57,18 @@ def train(options):
     text = example.read_text(1_000_000)
     training, validation = text[:-len(text) // 10], text[-len(text) // 10:]
     model = DistributedDataParallel(example.Transformer(shape))
-    is_local = options.hook == "local"
-    hook = None if is_local else example.add_hook(model, options.hook)
+    hook = None
+    if options.hook == "local":
+        model.register_comm_hook(None, keep)
+    else:
+        hook = example.add_hook(model, options.hook)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     generator = torch.Generator().manual_seed(1 + dist.get_rank())
     found = {"seconds": [], "losses": [], "densities": []}
     for step in range(1, options.steps + 1):
         begin = time.monotonic()
         optimizer.zero_grad()
-        with model.no_sync() if is_local else contextlib.nullcontext():
-            example.loss_of(model, example.pick(training, shape, generator)).backward()
+        example.loss_of(model, example.pick(training, shape, generator)).backward()
         optimizer.step()
         found["seconds"].append(time.monotonic() - begin)
         if step % options.every == 0:
@@ -67,7 +82,8 @@ def train(options):
 def main():
     options = parse()
     dist.init_process_group(options.backend)
-    found = train(options)
+    with memory_of(options):
+        found = train(options)
     if dist.get_rank() == 0:
         options.out.write_text(json.dumps(found), encoding="utf-8")
     dist.destroy_process_group()

@@ -77,11 +77,12 @@ CallPlan CallPlanner::Learned::turn_in(Seat& seat, const Choices::Cell& cell, st
   CallPlan plan = turn.of == TurnOf::rival ? plan_of(turn.rival) : seat.usual;
   plan.is_trial = turn.of == TurnOf::rival;
   if (turn.of == TurnOf::choice || seat.whose == WhoseTime::nobodys) return plan;
-  const bool is_told = seat.whose == WhoseTime::slowest;
-  const bool in_run = is_told && seat.in_runs;
-  plan.is_told = is_told && (!in_run || turn.place + 1 == calls_of_run);
-  plan.is_timed |= !is_told || plan.is_told;
-  if (in_run) plan.run = &seat.run;
+  const bool tells = seat.whose == WhoseTime::slowest;
+  const bool in_run = tells && seat.in_runs;
+  plan.is_told = tells && (!in_run || turn.place + 1 == calls_of_run);
+  plan.is_timed |= plan.is_told || !tells;
+  if (!in_run) return plan;
+  plan.run = &seat.run;
   plan.place = turn.place;
   return plan;
 }

@@ -49,7 +49,7 @@ class CallPlanner {
       bool is_always_timed = false;
       bool in_runs = false;  // see call_time.hpp
       CallPlan usual;
-      ToldRun run;  // the calls' own, once they are planned
+      ToldRun run;  // used by the calls while they run, under the engine's token
     };
     std::mutex mutex;  // for other threads, while `choices` changes
     Choices start;

@@ -119,7 +119,7 @@ double Tuner::at_largest(const CallTime& time) const {
 // is a guess: then times differ by more.
 void Tuner::add(const CallTime& call) {
   const CellTimes::Time single{at_largest(call), slack_of(call)};
-  if (!(single.seconds > 0)) return;
+  if (!(single.seconds > 0) || std::isinf(single.seconds)) return;
   const Key key{call.algorithm->collective, SizeClass(call.bytes).index()};
   CellTimes& cell = cell_of(call);
   const Plan plan = Choices::plan_of(*call.algorithm, call.variant);
@@ -127,7 +127,7 @@ void Tuner::add(const CallTime& call) {
   const bool is_told = whose_time(key.first, model_.link()) == WhoseTime::slowest;
   const std::optional<CellTimes::Time> time =
       runs && !is_told ? cell.add_to_run(plan, single) : single;
-  if (!time || !(time->seconds > 0)) return;
+  if (!time) return;
   ++cell.calls;
   cell.tried += call.is_trial;
   CellTimes::Trial& its = cell.trial(plan);

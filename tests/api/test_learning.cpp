@@ -14,7 +14,7 @@ using namespace ranks;
 namespace {
 
 constexpr std::size_t count = std::size_t{32} << 10;  // of a vector, or of all blocks
-constexpr int calls = 500;                            // until all rivals have had their turn
+constexpr int calls = 500;  // of broadcasts twice as many: until all rivals have had their turn
 
 // Element i of a vector of `rank` in call `call`.
 std::int32_t value(int rank, int call, std::size_t i) {
@@ -56,9 +56,10 @@ void call_often(Rank& self) {
     ok(pithReduceScatter(send, recv, block, pithInt32, pithSum, comm, nullptr));
     check("reduce-scatter", call, recv, block,
           [&](std::size_t i) { return sum(self, call, own + i); });
-    const int root = call % self.size;
-    ok(pithBroadcast(send, recv, count, pithInt32, root, comm, nullptr));
-    check("broadcast", call, recv, count, [&](std::size_t i) { return value(root, call, i); });
+    for (const int root : {call % self.size, (call + 1) % self.size}) {
+      ok(pithBroadcast(send, recv, count, pithInt32, root, comm, nullptr));
+      check("broadcast", call, recv, count, [&](std::size_t i) { return value(root, call, i); });
+    }
     ok(pithAllGather(send, recv, block, pithInt32, comm, nullptr));
     check("allgather", call, recv, block * static_cast<std::size_t>(self.size),
           [&](std::size_t i) { return value(static_cast<int>(i / block), call, i % block); });

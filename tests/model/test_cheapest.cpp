@@ -41,6 +41,14 @@ TEST_CASE("far links take the fewest rounds", "[cheapest]") {
   CHECK(on(far, Collective::allreduce, 2, 512 * kib) == "two_shot");
 }
 
+TEST_CASE("broadcasts over views are their own only where ranks share memory", "[cheapest]") {
+  const Algorithm& views = *find_algorithm(Collective::broadcast, "views");
+  Shape shape{.ranks = 4, .bytes = kib, .tuning = {}};
+  CHECK(!serves(views, shape));
+  shape.views = true;
+  CHECK(serves(views, shape));
+}
+
 TEST_CASE("the one that costs least is taken, and the rule's if none costs less", "[cheapest]") {
   for (const int ranks : {2, 3, 4, 8, 16, 33}) {
     for (std::size_t bytes = 1; bytes <= std::size_t{64} << 20; bytes *= 2) {

@@ -95,6 +95,7 @@ std::string why_not_serving(const Algorithm& algorithm, int ranks) {
   if (ranks > algorithm.ranks_max) {
     return fmt::format("serves at most {} ranks", algorithm.ranks_max);
   }
+  if (algorithm.needs_views) return "needs memory that ranks share";
   return algorithm.needs_hosts ? "needs hosts with several ranks, each as many"
                                : "sends the vector as one message, which is too long";
 }
