@@ -8,8 +8,8 @@ validations; the loss is what the first contender has after three quarters of it
 
 Contenders are a backend of torch.distributed and a hook, as ddp_transformer.py takes it: "gloo",
 "gloo bf16", "gloo powersgd:4", "pith", "pith auto", "pith topk:density=0.01". "registered" is pith
-with model and buckets in its own memory. The hook `local` sends nothing: what a contender's step
-takes more is its exposed communication.
+with model and buckets in its own memory. With the hook `local` ranks only wait for each other: what a
+contender's step takes more is its exposed communication.
 
     ENVIRONMENT/bin/python perf/ddp_lab.py --links 0.1g,1g      # as root; with PyTorch and Pith
 """
@@ -113,7 +113,8 @@ def report(options, link, found):
         step_s = statistics.median(one["seconds"][WARM:])
         to_loss = seconds_to(one, target) if name.partition(" ")[2] != "local" else None
         density = one["densities"][-1]
-        print(f"  {name:24} step {step_s:7.3f} s, to the loss "
+        cpu_s = statistics.median(one["cpu_seconds"][WARM:])
+        print(f"  {name:24} step {step_s:7.3f} s, of rank 0's core {cpu_s:.3f}, to the loss "
               + (f"{to_loss:7.1f} s" if to_loss else "   never ")
               + f", loss at the end {one['losses'][-1][1]:.3f}"
               + (f", density {100 * density:.2g} %" if density else ""))

@@ -29,12 +29,17 @@ pithRequest_t CallGroup::run_in_background() {
 
 void Backoff::pause(Deadline deadline) {
   constexpr unsigned yields = 50;
+  constexpr std::chrono::microseconds shortest{10};
+  constexpr std::chrono::microseconds longest{1000};
+  constexpr int part = 32;
   if (++turns_ <= yields) {
     sched_yield();
     return;
   }
-  Clock::duration nap = std::chrono::microseconds(std::min(10 + (turns_ - yields), 200U));
-  if (deadline) nap = std::clamp(*deadline - Clock::now(), Clock::duration(0), nap);
+  const Clock::time_point now = Clock::now();
+  if (turns_ == yields + 1) since_ = now;
+  Clock::duration nap = std::clamp<Clock::duration>((now - since_) / part, shortest, longest);
+  if (deadline) nap = std::clamp(*deadline - now, Clock::duration(0), nap);
   std::this_thread::sleep_for(nap);
 }
 
@@ -56,7 +61,7 @@ bool RequestPending::wait(Deadline deadline) {
     end(pithWait(request_));
     return true;
   }
-  for (Backoff backoff; !poll(); backoff.pause(deadline)) {
+  for (; !poll(); backoff_.pause(deadline)) {
     if (Clock::now() >= *deadline) return false;
   }
   return true;

@@ -24,7 +24,8 @@ class CallGroup {
   bool open_ = true;
 };
 
-// Sleeps the longer the more often it is called.
+// Sleeps for a part of what has been waited, so that looking costs a long wait no core and makes it
+// hardly longer.
 class Backoff {
  public:
   // Never past the deadline.
@@ -32,6 +33,7 @@ class Backoff {
 
  private:
   unsigned turns_ = 0;
+  Clock::time_point since_;
 };
 
 class RequestPending final : public Pending {
@@ -47,6 +49,7 @@ class RequestPending final : public Pending {
 
   pithRequest_t request_;
   std::function<void()> finish_;
+  Backoff backoff_;
 };
 
 }  // namespace pith_torch
