@@ -8,8 +8,8 @@ validations; the loss is what the first contender has after three quarters of it
 
 Contenders are a backend of torch.distributed and a hook, as ddp_transformer.py takes it: "gloo",
 "gloo bf16", "gloo powersgd:4", "pith", "pith auto", "pith topk:density=0.01". "registered" is pith
-with model and buckets in its own memory. With the hook `local` ranks only wait for each other: what a
-contender's step takes more is its exposed communication.
+with model and buckets in its own memory. With the hook `local` ranks only wait for each other: what
+a contender's step takes more is its exposed communication.
 
     ENVIRONMENT/bin/python perf/ddp_lab.py --links 0.1g,1g      # as root; with PyTorch and Pith
 """

@@ -15,7 +15,12 @@ class LabError(Exception):
 
 
 def run(*arguments):
-    done = subprocess.run(arguments, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    # A signal before the command has a parent that knows of it would leave behind what it makes.
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
+    try:
+        done = subprocess.run(arguments, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
     if done.returncode != 0:
         raise LabError(f"{' '.join(arguments)}: {done.stderr.strip() or done.returncode}")
     return done.stdout
