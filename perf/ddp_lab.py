@@ -77,8 +77,8 @@ def run(options, link, contender, out):
         ranks = [starter(rank)(command(options, contender, rank, str(out)),
                                environment(options, link, rank, root, secret))
                  for rank in range(options.ranks)]
-        if any([rank.wait() for rank in ranks]):
-            raise SystemExit(f"ddp_lab: {contender} failed on {link.name}")
+        for rank in ranks:
+            rank.wait()
 
     if link.rate:
         with Lab(options.ranks, link=link.kind, rate=link.rate, delay=link.delay, ipv6=False,
@@ -87,7 +87,7 @@ def run(options, link, contender, out):
     else:
         start(lambda rank: lambda arguments, env: subprocess.Popen(
             arguments, env=env, preexec_fn=end_with_parent), "127.0.0.1")
-    return json.loads(out.read_text(encoding="utf-8"))
+    return json.loads(out.read_text(encoding="utf-8")) if out.exists() else None
 
 
 def seconds_to(found, loss):
@@ -106,10 +106,15 @@ def seconds_to(found, loss):
 
 def report(options, link, found):
     first = next(iter(found.values()))
+    if first is None:
+        raise SystemExit(f"ddp_lab: {link.name}: the first contender failed")
     target = [loss for step, loss in first["losses"] if step <= options.steps * 3 / 4][-1]
     print(f"{link.name}, {options.ranks} ranks, {options.size}, batch {options.batch}: "
           f"to a loss of {target:.3f}")
     for name, one in found.items():
+        if one is None:
+            print(f"  {name:24} failed")
+            continue
         step_s = statistics.median(one["seconds"][WARM:])
         to_loss = seconds_to(one, target) if name.partition(" ")[2] != "local" else None
         density = one["densities"][-1]
@@ -130,8 +135,11 @@ def main():
     everything = {}
     with tempfile.TemporaryDirectory(prefix="ddp-") as folder:
         for link in options.links:
-            found = {one: run(options, link, one, pathlib.Path(folder) / "out.json")
-                     for one in options.contenders}
+            found = {}
+            for one in options.contenders:
+                found[one] = run(options, link, one, pathlib.Path(folder) / "out.json")
+                last = found[one]["losses"][-1] if found[one] else "failed"
+                print(f"# {link.name}, {one}: {last}", file=sys.stderr, flush=True)
             report(options, link, found)
             everything[link.name] = found
     if options.json:

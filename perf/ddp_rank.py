@@ -57,7 +57,10 @@ def train(options):
     shape = dataclasses.replace(example.SHAPES[options.size], batch=options.batch)
     text = example.read_text(1_000_000)
     training, validation = text[:-len(text) // 10], text[-len(text) // 10:]
-    model = DistributedDataParallel(example.Transformer(shape))
+    # PowerSGD's callbacks make calls for several buckets in another order on each rank, over which
+    # Gloo fails: it gets one.
+    bucket_mib = 1000 if options.hook.startswith("powersgd") else None
+    model = DistributedDataParallel(example.Transformer(shape), bucket_cap_mb=bucket_mib)
     hook = None
     if options.hook == "local":
         model.register_comm_hook(None, keep)
