@@ -70,23 +70,26 @@ def environment(options, link, rank, root, secret):
 
 
 def run(options, link, contender, out):
+    """What rank 0 has found; None if it failed."""
     secret = secrets.token_hex(16)
     out.unlink(missing_ok=True)
 
-    def start(starter, root):
-        ranks = [starter(rank)(command(options, contender, rank, str(out)),
-                               environment(options, link, rank, root, secret))
+    def run_ranks(start, root):
+        ranks = [start(rank, command(options, contender, rank, str(out)),
+                       environment(options, link, rank, root, secret))
                  for rank in range(options.ranks)]
         for rank in ranks:
             rank.wait()
 
+    def start_here(_rank, arguments, variables):
+        return subprocess.Popen(arguments, env=variables, preexec_fn=end_with_parent)
+
     if link.rate:
         with Lab(options.ranks, link=link.kind, rate=link.rate, delay=link.delay, ipv6=False,
                  congestion="cubic") as lab:
-            start(lambda rank: lab[rank].start, lab[0].address)
+            run_ranks(lambda rank, *what: lab[rank].start(*what), lab[0].address)
     else:
-        start(lambda rank: lambda arguments, env: subprocess.Popen(
-            arguments, env=env, preexec_fn=end_with_parent), "127.0.0.1")
+        run_ranks(start_here, "127.0.0.1")
     return json.loads(out.read_text(encoding="utf-8")) if out.exists() else None
 
 
