@@ -19,7 +19,9 @@ struct DensityFacts {
   std::uint64_t step = 0;
   // By candidate: the share of the gradient's squares that is sent; the least of all ranks'.
   std::array<double, most_candidates> gains{};
-  double between_s = 0;  // the longest time since the call before
+  // The longest time since the call before in which there was no compressed call, and of it only
+  // this vector's share, by elements, if others had calls since then, too.
+  double between_s = 0;
   // The longest time that the call before took; 0: not known, as the ranks did not begin it
   // together. Not the least: what a rank sends itself may leave after the call.
   double last_s = 0;

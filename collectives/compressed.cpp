@@ -12,6 +12,7 @@
 #include "collectives/hosts.hpp"
 #include "collectives/lists/parcels.hpp"
 #include "collectives/lists/result_writer.hpp"
+#include "collectives/sparse/call_times.hpp"
 #include "collectives/sparse/density_agreement.hpp"
 #include "collectives/strands.hpp"
 #include "core/clock.hpp"
@@ -119,17 +120,6 @@ void share_traffic(const Traffic& traffic, std::span<CompressedTensor> tensors, 
   }
 }
 
-// Every tensor gets the times of the whole call.
-void share_times(double total, std::span<CompressedTensor> tensors) {
-  double select = 0;
-  for (const CompressedTensor& tensor : tensors) select += tensor.compressor->stats.select_seconds;
-  for (const CompressedTensor& tensor : tensors) {
-    CompressorStats& stats = tensor.compressor->stats;
-    stats.total_seconds = total;
-    stats.exchange_seconds = std::max(total - select, 0.0);
-  }
-}
-
 }  // namespace
 
 // Lists of common indices go in one message, whose length and number of pairs have 32 bits. Lists
@@ -199,21 +189,6 @@ void deliver_nan(Call& call, const SparseCall& args) {
 
 namespace {
 
-double seconds_of(std::uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
-
-// What this rank knows of the calls before.
-struct Before {
-  CallBefore call;
-  CompressorStats::Timed timed;
-};
-
-CallBefore call_before(const Compressor& compressor, std::uint64_t now_ns) {
-  const CompressorStats& last = compressor.stats;
-  if (last.ended_ns == 0) return {};
-  const bool is_timed = last.timed.step + 1 == compressor.step;
-  return {seconds_of(now_ns - last.ended_ns), is_timed ? last.timed.seconds : 0};
-}
-
 std::size_t parcel_of(const SparseCall& args) {
   if (!args.spec().sparse()) return 0;
   return parcel_elements(elements_of(args.tensors), args.spec().density, args.chunk_bytes);
@@ -221,13 +196,13 @@ std::size_t parcel_of(const SparseCall& args) {
 
 // With density=auto: now and then ranks agree first on the call's density. As below they then go on
 // at the same time.
-Task<Error> run_adapting(Call& call, SparseCall args, CallBefore before, std::uint64_t* agreed_ns) {
+Task<Error> run_adapting(Call& call, SparseCall args, CallTimes& times) {
   const std::size_t all = elements_of(args.tensors);
   const Compressor& first = *args.tensors[0].compressor;
   if (adapts_density(first.step, first.density_control)) {
-    Error error = co_await agree_on_density(call, args, before);
+    Error error = co_await agree_on_density(call, args, times.before());
     if (error) co_return error;
-    *agreed_ns = monotonic_ns();
+    times.agreed(monotonic_ns());
   }
   share_density(args);
   for (const CompressedTensor& tensor : args.tensors) {
@@ -254,36 +229,32 @@ bool begin_choice(const Call& call, std::span<const CompressedTensor> tensors, s
 
 // With bypass=auto and a fixed density: now and then ranks agree first on whether the call is
 // dense. They go on at the same time, so the time from then on is that of the call alone.
-Task<Error> run_measured(Call& call, SparseCall args, CompressorStats::Timed last,
-                         std::uint64_t* agreed_ns) {
-  Error error = co_await agree_on_bypass(call, args, last);
+Task<Error> run_measured(Call& call, SparseCall args, CallTimes& times) {
+  Error error = co_await agree_on_bypass(call, args, times.before().timed);
   if (error) co_return error;
-  *agreed_ns = monotonic_ns();
+  times.agreed(monotonic_ns());
   const bool dense = args.tensors[0].compressor->bypass_control.dense;
   co_return co_await run_scheme(call, args, dense);
 }
 
 // How a call is run.
-Task<Error> run_chosen(Call& call, const SparseCall& args, bool dense, const Before& before,
-                       std::uint64_t* agreed_ns) {
+Task<Error> run_chosen(Call& call, const SparseCall& args, bool dense, CallTimes& times) {
   const Compressor& first = *args.tensors[0].compressor;
-  if (args.spec().adapts()) return run_adapting(call, args, before.call, agreed_ns);
+  if (args.spec().adapts()) return run_adapting(call, args, times);
   const bool agrees = is_measured(args.spec()) && first.step == first.bypass_control.next;
-  if (agrees) return run_measured(call, args, before.timed, agreed_ns);
+  if (agrees) return run_measured(call, args, times);
   return run_scheme(call, args, dense);
 }
 
 Task<Error> run_compressed(Call& call, std::span<CompressedTensor> tensors, Tuning tuning,
-                           Call* device) {
+                           CompressedCalls& calls, Call* device) {
   const std::uint64_t begun_ns = monotonic_ns();
   const std::size_t all = elements_of(tensors);
-  std::uint64_t agreed_ns = 0;
-  const Before before{call_before(*tensors[0].compressor, begun_ns),
-                      tensors[0].compressor->stats.timed};
   const bool dense = begin_choice(call, tensors, all);
   Error error;
   if (!dense || tensors[0].compressor->spec().adapts()) error = check_lists(tensors);
   if (error) co_return error;
+  CallTimes times(calls, *tensors[0].compressor, all, begun_ns);
   error = begin_all(tensors, call.number(), call.size());
   Traffic traffic;
   Error refused;
@@ -294,7 +265,7 @@ Task<Error> run_compressed(Call& call, std::span<CompressedTensor> tensors, Tuni
   try {
     if (args.spec().by_host) settle_slices(call, tensors, dense);
     if (!error) {
-      running = run_chosen(call, args, dense, before, &agreed_ns);
+      running = run_chosen(call, args, dense, times);
     }
   } catch (const std::bad_alloc&) {
     error = out_of_memory();
@@ -303,7 +274,6 @@ Task<Error> run_compressed(Call& call, std::span<CompressedTensor> tensors, Tuni
   // A device that has failed has revoked the communicator, and its results are missing.
   if (!error && device) error = call.comm().revoked;
   if (error) error = fail_here(call, error);
-  const std::uint64_t step = tensors[0].compressor->step;
   for (const CompressedTensor& tensor : tensors) {
     if (error) {
       tensor.compressor->fail(call.host_compute());
@@ -312,26 +282,23 @@ Task<Error> run_compressed(Call& call, std::span<CompressedTensor> tensors, Tuni
     }
   }
   share_traffic(traffic, tensors, all);
-  const std::uint64_t ended_ns = monotonic_ns();
-  for (const CompressedTensor& tensor : tensors) tensor.compressor->stats.ended_ns = ended_ns;
-  share_times(seconds_of(ended_ns - begun_ns), tensors);
-  const bool is_timed = agreed_ns != 0 && !error;
-  tensors[0].compressor->stats.timed =
-      is_timed ? CompressorStats::Timed{step, seconds_of(ended_ns - agreed_ns)} : before.timed;
+  times.end(tensors, bool(error), monotonic_ns());
   co_return error ? error : refused;
 }
 
-Task<Error> run_on_device(Call& call, std::span<CompressedTensor> tensors, Tuning tuning) {
+Task<Error> run_on_device(Call& call, std::span<CompressedTensor> tensors, Tuning tuning,
+                          CompressedCalls& calls) {
   DeviceCall both(call);
-  Error error = co_await run_compressed(*both.lists, tensors, tuning, &both.whole);
+  Error error = co_await run_compressed(*both.lists, tensors, tuning, calls, &both.whole);
   co_return error;
 }
 
 }  // namespace
 
-Task<Error> allreduce_compressed(Call& call, std::span<CompressedTensor> tensors, Tuning tuning) {
-  if (tensors[0].device) return run_on_device(call, tensors, tuning);
-  return run_compressed(call, tensors, tuning, nullptr);
+Task<Error> allreduce_compressed(Call& call, std::span<CompressedTensor> tensors, Tuning tuning,
+                                 CompressedCalls& calls) {
+  if (tensors[0].device) return run_on_device(call, tensors, tuning, calls);
+  return run_compressed(call, tensors, tuning, calls, nullptr);
 }
 
 void absorb_gradients(Compute& host, std::uint32_t number, std::span<CompressedTensor> tensors) {

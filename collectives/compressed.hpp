@@ -13,6 +13,7 @@
 
 namespace pith {
 
+class CompressedCalls;
 struct Tuning;
 
 // The result as pairs with ascending indices: at most `capacity`, their number in *count. If
@@ -48,8 +49,9 @@ inline float divisor_of(const CompressedTensor& tensor, int ranks) {
 
 // Runs one call. All tensors have the same spec, and their compressors are at the same step; on a
 // device, it is that of the call's compute. After any error their accumulators hold old residual
-// plus gradient.
-Task<Error> allreduce_compressed(Call& call, std::span<CompressedTensor> tensors, Tuning tuning);
+// plus gradient. `calls` belongs to the communicator.
+Task<Error> allreduce_compressed(Call& call, std::span<CompressedTensor> tensors, Tuning tuning,
+                                 CompressedCalls& calls);
 // The error for which a call is refused before it changes anything: lists too long for a message.
 // The same on all ranks.
 Error check_lists(std::span<const CompressedTensor> tensors);

@@ -46,6 +46,7 @@ def parse():
     add("--batch", type=int, default=4, help="of each rank")
     add("--steps", type=int, default=80)
     add("--every", type=int, default=5, help="steps between two losses")
+    add("--rounds", type=int, default=1, help="runs of each contender, interleaved")
     add("--json", type=pathlib.Path)
     return parser.parse_args()
 
@@ -107,24 +108,31 @@ def seconds_to(found, loss):
     return None
 
 
+def all_steps(runs, what):
+    return [one for run in runs for one in run[what][WARM:]]
+
+
 def report(options, link, found):
+    """found: the runs of each contender."""
     first = next(iter(found.values()))
-    if first is None:
+    if not first:
         raise SystemExit(f"ddp_lab: {link.name}: the first contender failed")
-    target = [loss for step, loss in first["losses"] if step <= options.steps * 3 / 4][-1]
+    target = [loss for step, loss in first[0]["losses"] if step <= options.steps * 3 / 4][-1]
     print(f"{link.name}, {options.ranks} ranks, {options.size}, batch {options.batch}: "
-          f"to a loss of {target:.3f}")
-    for name, one in found.items():
-        if one is None:
+          f"to a loss of {target:.3f}, medians of {options.rounds} rounds")
+    for name, runs in found.items():
+        if len(runs) < options.rounds:
             print(f"  {name:24} failed")
             continue
-        step_s = statistics.median(one["seconds"][WARM:])
-        to_loss = seconds_to(one, target) if name.partition(" ")[2] != "local" else None
-        density = one["densities"][-1]
-        cpu_s = statistics.median(one["cpu_seconds"][WARM:])
+        step_s = statistics.median(all_steps(runs, "seconds"))
+        cpu_s = statistics.median(all_steps(runs, "cpu_seconds"))
+        to_loss = [seconds_to(run, target) for run in runs]
+        reaches = name.partition(" ")[2] != "local" and None not in to_loss
+        last = statistics.median(run["losses"][-1][1] for run in runs)
+        density = runs[-1]["densities"][-1]
         print(f"  {name:24} step {step_s:7.3f} s, of rank 0's core {cpu_s:.3f}, to the loss "
-              + (f"{to_loss:7.1f} s" if to_loss else "   never ")
-              + f", loss at the end {one['losses'][-1][1]:.3f}"
+              + (f"{statistics.median(to_loss):7.1f} s" if reaches else "   never ")
+              + f", loss at the end {last:.3f}"
               + (f", density {100 * density:.2g} %" if density else ""))
     sys.stdout.flush()
 
@@ -138,11 +146,13 @@ def main():
     everything = {}
     with tempfile.TemporaryDirectory(prefix="ddp-") as folder:
         for link in options.links:
-            found = {}
-            for one in options.contenders:
-                found[one] = run(options, link, one, pathlib.Path(folder) / "out.json")
-                last = found[one]["losses"][-1] if found[one] else "failed"
-                print(f"# {link.name}, {one}: {last}", file=sys.stderr, flush=True)
+            found = {one: [] for one in options.contenders}
+            for one in options.contenders * options.rounds:
+                ran = run(options, link, one, pathlib.Path(folder) / "out.json")
+                if ran:
+                    found[one].append(ran)
+                print(f"# {link.name}, {one}: {ran['losses'][-1] if ran else 'failed'}",
+                      file=sys.stderr, flush=True)
             report(options, link, found)
             everything[link.name] = found
     if options.json:

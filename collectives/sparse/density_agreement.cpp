@@ -105,7 +105,7 @@ Task<Error> agree_on_density(Call& call, const SparseCall& args, CallBefore befo
   for (std::size_t i = 0; i < all_densities.count; ++i) {
     least.gains[i] = sample.gain(all_densities[i]);
   }
-  least.negative_between_s = -before.ago_s;
+  least.negative_between_s = -before.between_s;
   least.negative_last_s = -before.took_s;
   Error error = co_await take_least(call, least);
   if (error) co_return error;

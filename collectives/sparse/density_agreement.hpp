@@ -2,14 +2,9 @@
 #pragma once
 
 #include "collectives/compressed.hpp"
+#include "collectives/sparse/call_times.hpp"
 
 namespace pith {
-
-// What this rank knows of the call before.
-struct CallBefore {
-  double ago_s = 0;   // since it ended; 0: there was none
-  double took_s = 0;  // if ranks began it together, after an agreement; else 0
-};
 
 // Samples the gradients, takes the least gains of all ranks, and makes all tensors adapt. A round
 // of short messages in a call of its own lanes. After begin(), before anything is added.

@@ -38,7 +38,7 @@ Task<Error> CallTasks::task_of(Call& call, const CollectiveArgs& args) {
 }
 
 Task<Error> CallTasks::task_of(Call& call, const CompressedArgs& args) {
-  return allreduce_compressed(call, args.tensors, args.tuning);
+  return allreduce_compressed(call, args.tensors, args.tuning, compressed_);
 }
 
 Task<Error> CallTasks::task_of(Call& call, const PairArgs& args) {

@@ -6,6 +6,7 @@
 
 #include "collectives/call_args.hpp"
 #include "collectives/pair_windows.hpp"
+#include "collectives/sparse/compressed_calls.hpp"
 #include "comm/links.hpp"
 
 namespace pith {
@@ -46,6 +47,7 @@ class CallTasks {
 
   Links& links_;
   PairWindows windows_;
+  CompressedCalls compressed_;
 };
 
 }  // namespace pith

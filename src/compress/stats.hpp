@@ -25,9 +25,14 @@ struct CompressorStats {
   double exchange_seconds = 0;
   double total_seconds = 0;
   double predicted_seconds = 0;  // by the model; 0: not predicted
-  std::uint64_t ended_ns = 0;    // by monotonic_ns()
-  // The last call that ranks began at the same time, after an agreement: its step, and its time
-  // from then on. Survives calls that are not timed.
+  // The clocks of the communicator's compressed calls when this one began; see CompressedCalls.
+  struct Begun {
+    std::uint64_t at_ns = 0;  // by monotonic_ns(); 0: there was no call
+    double busy_seconds = 0;
+    std::uint64_t elements = 0;  // this call's included
+  } begun;
+  // The last call that ranks began at the same time, after an agreement: its step, and its own part
+  // of the time from then on. Survives calls that are not timed.
   struct Timed {
     std::uint64_t step = 0;
     double seconds = 0;

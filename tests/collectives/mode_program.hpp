@@ -92,7 +92,7 @@ class ModeProgram {
     }
     Tuning tuning;
     tuning.chunk_bytes = c.chunk_bytes;
-    return allreduce_compressed(call, tensors, tuning);
+    return allreduce_compressed(call, tensors, tuning, program.calls(rank));
   }
 
   Mode mode_;

@@ -14,6 +14,7 @@
 
 #include "collectives/algorithm.hpp"
 #include "collectives/compressed.hpp"
+#include "collectives/sparse/compressed_calls.hpp"
 #include "kernels/scalar.hpp"
 #include "tests/collectives/dense_program.hpp"
 #include "tests/sim/world.hpp"
@@ -75,6 +76,7 @@ class SparseProgram {
 
   const SparseCase& sparse_case() const { return case_; }
   Compressor& compressor(int rank, std::size_t tensor = 0) { return *at(rank).compressors[tensor]; }
+  CompressedCalls& calls(int rank) { return at(rank).calls; }
   std::vector<float>& gradient(int rank, std::size_t tensor = 0) {
     return at(rank).gradients[tensor];
   }
@@ -121,7 +123,7 @@ class SparseProgram {
                         .average = case_.average};
       if (case_.type != DType::f32) narrow(own, t);
     }
-    return allreduce_compressed(call, own.tensors, tuning_);
+    return allreduce_compressed(call, own.tensors, tuning_, own.calls);
   }
 
   // One step in this world; empty is good.
@@ -165,6 +167,7 @@ class SparseProgram {
     std::vector<std::vector<float>> results;
     std::vector<std::vector<std::byte>> narrow;  // of 16 bits: gradients, and results behind them
     std::vector<CompressedTensor> tensors;
+    CompressedCalls calls;
   };
   void narrow(Rank& rank, std::size_t t);
   void widen(Rank& rank);

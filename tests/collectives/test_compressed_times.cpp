@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "collectives/sparse/call_times.hpp"
 #include "model/compressed_cost.hpp"
 #include "tests/catch.hpp"
 #include "tests/collectives/sparse_program.hpp"
@@ -57,7 +58,102 @@ class MeasuredCalls {
   double took_s_ = 0;
 };
 
+constexpr std::uint64_t ns(double seconds) { return static_cast<std::uint64_t>(seconds * 1e9); }
+
+// A vector with calls of its own, at times that the test says.
+class TimedVector {
+ public:
+  TimedVector(CompressedCalls& calls, std::size_t count)
+      : calls_(calls), compressor_(*Spec::parse("topk")) {
+    tensor_.compressor = &compressor_;
+    tensor_.count = count;
+  }
+
+  // What is known of the call before.
+  CallBefore begin(double now_s) {
+    times_.emplace(calls_, compressor_, tensor_.count, ns(now_s));
+    return times_->before();
+  }
+  void agreed(double now_s) { times_->agreed(ns(now_s)); }
+  void end(double now_s, bool failed = false) {
+    compressor_.step += failed ? 0 : 1;
+    times_->end(std::span(&tensor_, 1), failed, ns(now_s));
+  }
+  void forget() { compressor_.forget_delivered(); }
+
+ private:
+  CompressedCalls& calls_;
+  Compressor compressor_;
+  CompressedTensor tensor_;
+  std::optional<CallTimes> times_;
+};
+
 }  // namespace
+
+TEST_CASE("vectors share the time without calls by elements", "[sparse][stats]") {
+  CompressedCalls calls;
+  TimedVector large(calls, 3000);
+  TimedVector small(calls, 1000);
+  for (int step = 0; step < 4; ++step) {
+    const double now_s = 10.0 * step + 1;
+    const CallBefore before_large = large.begin(now_s);
+    large.end(now_s + 1);
+    const CallBefore before_small = small.begin(now_s + 3);
+    small.end(now_s + 6);
+    CHECK(before_large.between_s == Approx(step == 0 ? 0 : 6 * 0.75));
+    CHECK(before_small.between_s == Approx(step == 0 ? 0 : 6 * 0.25));
+  }
+}
+
+TEST_CASE("calls side by side share their time", "[sparse][stats]") {
+  CompressedCalls calls;
+  TimedVector large(calls, 3000);
+  TimedVector small(calls, 1000);
+  large.begin(100);
+  large.agreed(100);
+  small.begin(101);
+  large.end(103);
+  small.agreed(104);
+  small.end(105);
+  const CallBefore before_large = large.begin(107);
+  CHECK(before_large.took_s == Approx(1 + 2.0 / 2));
+  CHECK(before_large.between_s == Approx(2 * 0.75));
+  const CallBefore before_small = small.begin(107);
+  CHECK(before_small.took_s == Approx(1));
+  CHECK(before_small.between_s == Approx(2 * 0.25));
+  large.end(108);
+  small.end(108);
+}
+
+TEST_CASE("a failed call was not timed, and the one before it counts", "[sparse][stats]") {
+  CompressedCalls calls;
+  TimedVector vector(calls, 1000);
+  vector.begin(1);
+  vector.agreed(1);
+  vector.end(3);
+  vector.begin(4);
+  vector.agreed(4);
+  vector.end(8, true);
+  CHECK(vector.begin(9).took_s == Approx(2));
+  vector.end(10);
+  const CallBefore before = vector.begin(11);
+  CHECK(before.took_s == 0);  // of the call before the last one
+  CHECK(before.timed.seconds == Approx(2));
+  vector.end(12);
+}
+
+TEST_CASE("calls of another communicator tell nothing", "[sparse][stats]") {
+  CompressedCalls calls;
+  TimedVector vector(calls, 1000);
+  vector.begin(1);
+  vector.agreed(1);
+  vector.end(3);
+  vector.forget();
+  const CallBefore before = vector.begin(5);
+  CHECK(before.between_s == 0);
+  CHECK(before.timed.seconds == 0);
+  vector.end(6);
+}
 
 TEST_CASE("every scheme's calls are predicted, alike on all ranks", "[sparse][stats]") {
   struct Layout {

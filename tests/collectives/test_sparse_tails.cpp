@@ -97,7 +97,7 @@ std::string step_in_place(SparseProgram& program, World& world) {
     tensor.send = reinterpret_cast<const std::byte*>(accumulator);
     tensor.recv = reinterpret_cast<std::byte*>(gradient.data());
     tensor.count = count;
-    return allreduce_compressed(call, std::span(&tensor, 1), tuning);
+    return allreduce_compressed(call, std::span(&tensor, 1), tuning, program.calls(rank));
   };
   for (const Error& error : run_ranks(world, start)) {
     if (error) return error.message();

@@ -5,6 +5,7 @@
 #include "collectives/algorithm.hpp"
 #include "collectives/compressed.hpp"
 #include "collectives/hosts.hpp"
+#include "collectives/sparse/compressed_calls.hpp"
 #include "streams/cuda_vectors.hpp"
 #include "tests/cuda/compressed_world.hpp"
 
@@ -49,6 +50,7 @@ class Ranks {
   // One call; `spoils`: a rank's gradient is not finite.
   void step(const Hosts& hosts, unsigned number, bool spoils) {
     tensors_.assign(world_.size(), {});
+    calls_.resize(world_.size());
     for (std::size_t r = 0; r < world_.size(); ++r) {
       world_[r].context.hosts = &hosts;
       for (std::size_t t = 0; t < counts_.size(); ++t) {
@@ -68,8 +70,8 @@ class Ranks {
       }
     }
     world_.run([this](pith::Call& call) {
-      return pith::allreduce_compressed(call, tensors_[static_cast<std::size_t>(call.rank())],
-                                        tuning_);
+      const auto rank = static_cast<std::size_t>(call.rank());
+      return pith::allreduce_compressed(call, tensors_[rank], tuning_, calls_[rank]);
     });
   }
 
@@ -120,6 +122,7 @@ class Ranks {
   std::vector<std::unique_ptr<DeviceMemory>> send_;
   std::vector<std::unique_ptr<DeviceMemory>> recv_;
   std::vector<std::vector<CompressedTensor>> tensors_;
+  std::vector<CompressedCalls> calls_;  // of each rank
 };
 
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {

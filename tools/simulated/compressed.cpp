@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "collectives/compressed.hpp"
+#include "collectives/sparse/compressed_calls.hpp"
 #include "compress/scheme.hpp"
 #include "core/mix.hpp"
 #include "world/world.hpp"
@@ -28,6 +29,7 @@ class Ranks {
       vectors_.emplace_back(call.count);
     }
     tensors_.resize(vectors_.size());
+    calls_.resize(vectors_.size());
   }
 
   // Results take the place of the gradients.
@@ -36,7 +38,8 @@ class Ranks {
     ++steps_;
     for (std::size_t rank = 0; rank < vectors_.size(); ++rank) draw(rank);
     const auto start = [&](Call& its, int rank) {
-      return allreduce_compressed(its, tensors_of(static_cast<std::size_t>(rank)), call_.tuning);
+      const auto place = static_cast<std::size_t>(rank);
+      return allreduce_compressed(its, tensors_of(place), call_.tuning, calls_[place]);
     };
     for (const Error& error : run_ranks(world, start)) {
       if (error) return error;
@@ -69,6 +72,7 @@ class Ranks {
   std::vector<std::unique_ptr<Compressor>> compressors_;
   std::vector<std::vector<float>> vectors_;
   std::vector<CompressedTensor> tensors_;
+  std::vector<CompressedCalls> calls_;
   std::uint64_t steps_ = 0;
 };
 
