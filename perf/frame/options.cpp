@@ -141,7 +141,8 @@ void add_ranks(CLI::App& app, Options& options, RawOptions& raw) {
   app.add_flag("--resources", options.resources,
                "also report allocations, system calls and scratch memory of each rank");
   app.add_option("--compress", options.compress,
-                 "time compressed calls: a specification as topk:density=0.01 (all_reduce_perf)");
+                 "time compressed calls: a specification as topk:density=0.01, with bypass=never "
+                 "unless it says bypass=auto (all_reduce_perf)");
   app.add_option("--data", options.data_folder,
                  "with --compress: folder of raw *.f32 and *.f16 gradients");
 }

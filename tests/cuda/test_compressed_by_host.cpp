@@ -11,6 +11,7 @@
 
 using namespace pith::cuda::test;
 namespace cuda = pith::cuda;
+using pith::CompressedCalls;
 using pith::CompressedTensor;
 using pith::Compressor;
 using pith::DType;

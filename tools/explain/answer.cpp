@@ -25,6 +25,7 @@ std::vector<Candidate> dense_candidates(const Question& question, const Model& m
     Candidate candidate;
     candidate.name = algorithm.name;
     candidate.exchange_s = mean_cost_on(question.link, algorithm, shape);
+    candidate.timeouts_s = mean_timeout(algorithm, shape);
     if (!serves(algorithm, shape)) candidate.closed = why_not_serving(algorithm, shape.ranks);
     found.push_back(std::move(candidate));
   }
@@ -61,10 +62,10 @@ Bypass bypass_of(const Question& question, const Model& model, std::size_t eleme
   if (!spec.may_bypass) return {false, false, "compressed: bypass=never"};
   const std::string link =
       model.views() ? "shared memory" : fmt::format("{:.3g} Gbit/s", 8e-9 / model.link().beta);
-  if (model.is_faster_dense(spec, elements, by_host ? &hosts : nullptr)) {
-    return {true, true, fmt::format("dense: bypass=auto takes that for faster on {}", link)};
-  }
-  return {false, true, fmt::format("compressed: bypass=auto takes that for faster on {}", link)};
+  const std::string why = fmt::format(": bypass=auto takes that for faster on {}{}", link,
+                                      by_host ? "" : " at first, and then goes by measured times");
+  const bool dense = model.is_faster_dense(spec, elements, by_host ? &hosts : nullptr);
+  return {dense, true, (dense ? "dense" : "compressed") + why};
 }
 
 void add_compressed(const Question& question, const Model& model, Answer& answer,

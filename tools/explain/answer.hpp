@@ -18,7 +18,8 @@ struct Candidate {
   // Of a compressed call, the dense way of making it included: reading the gradient, adding pairs,
   // writing the result.
   double work_s = 0;
-  std::string closed;  // why the library cannot take it here; empty: it may
+  double timeouts_s = 0;  // of exchange_s, in the mean: until lost packets are sent again
+  std::string closed;     // why the library cannot take it here; empty: it may
 
   double seconds() const { return exchange_s + work_s; }
   bool open() const { return closed.empty(); }

@@ -81,9 +81,11 @@ void add_options(CLI::App& app, Options& options) {
   app.add_option("--alpha", options.alpha, "a message's latency, instead of the link's: 10us")
       ->transform(seconds)
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--beta", options.beta, "seconds a byte on the wire, instead of the link's: 1e-9")
+  app.add_option("--beta", options.beta, "time of a byte on the wire, instead of the link's: 8ns")
+      ->transform(seconds)
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--gamma", options.gamma, "seconds a byte of a reduction")
+  app.add_option("--gamma", options.gamma, "time of a byte of a reduction: 0.1ns")
+      ->transform(seconds)
       ->check(CLI::NonNegativeNumber);
   app.add_flag("--views", options.views,
                "ranks reach each other's memory; costs are still those of messages");

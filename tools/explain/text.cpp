@@ -18,8 +18,12 @@ namespace {
 
 std::string remark(const Answer& answer, const Candidate& candidate) {
   const bool cheapest = &candidate == &answer.cheapest();
-  const std::string dear =
+  std::string dear =
       cheapest ? "the cheapest" : times_as_dear(candidate.seconds() / answer.cheapest().seconds());
+  if (candidate.timeouts_s > 0) {
+    dear += fmt::format(", as many senders lose packets: {} in the mean until they send them again",
+                        name_of_time(candidate.timeouts_s));
+  }
   if (&candidate == &answer.takes()) {
     return fmt::format("taken{}, {}", answer.forced ? " as PITH_ALGO says" : "", dear);
   }
@@ -60,6 +64,7 @@ std::string verdict(const Answer& answer) {
 std::string of_compressed(const Question& question, const Answer& answer) {
   std::string line = fmt::format("{}: {} elements", question.compress->text(), answer.elements);
   if (answer.elected > 0) line += fmt::format(", of which a rank elects {}", answer.elected);
+  if (answer.elected > 0 && question.compress->adapts()) line += " at first";
   return line + fmt::format("\n{}\n", answer.bypass);
 }
 

@@ -84,7 +84,7 @@ Error check_memory(const Cluster& cluster, const Spec& spec, std::size_t bytes) 
   return {
       Code::invalid_argument,
       fmt::format("{} ranks with {} elements and {} would take about {:.1f} GiB here, expected "
-                  "at most {:.0f}: fewer --bytes, --ranks, or a lower density",
+                  "at most {:.0f}: fewer --bytes or --ranks",
                   cluster.ranks(), call.count, spec.text(), needed / 0x1p30, most_memory / 0x1p30)};
 }
 
