@@ -137,6 +137,13 @@ def report(options, link, found):
     sys.stdout.flush()
 
 
+def progress(ran):
+    if not ran:
+        return "failed"
+    step, loss = ran["losses"][-1]
+    return f"loss {loss:.3f} after {step} steps, {sum(ran['seconds']):.0f} s"
+
+
 def main():
     options = parse()
     for link in options.links:
@@ -151,8 +158,7 @@ def main():
                 ran = run(options, link, one, pathlib.Path(folder) / "out.json")
                 if ran:
                     found[one].append(ran)
-                print(f"# {link.name}, {one}: {ran['losses'][-1] if ran else 'failed'}",
-                      file=sys.stderr, flush=True)
+                print(f"# {link.name}, {one}: {progress(ran)}", file=sys.stderr, flush=True)
             report(options, link, found)
             everything[link.name] = found
     if options.json:
