@@ -65,7 +65,8 @@ def fitted(link, ranks, folder):
                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
                       for host in lab], 120)
     rows = [line.split() for line in path.read_text(encoding="utf-8").splitlines()]
-    found = {row[0]: (float(row[1]), float(row[3])) for row in rows[1:]}
+    of_links = rows[2:]  # the lines before say whose links they are
+    found = {row[0]: (float(row[1]), float(row[3])) for row in of_links}
     wire = next(value for name, value in found.items() if name.startswith(WIRE))
     return {"alpha": wire[0], "beta": wire[1],
             "gamma": found.get("reduce/host", (0, 0.2e-9))[1], "found": found}
