@@ -16,6 +16,8 @@
 namespace pith::cuda {
 
 // Names follow cuda.h; its functions are listed in X macros.
+// NOLINTBEGIN(readability-identifier-naming,bugprone-macro-parentheses)
+// NOLINTBEGIN(bugprone-forward-declaration-namespace)
 
 using CUresult = int;
 using CUdevice = int;
