@@ -6,7 +6,7 @@
 
 namespace pith {
 
-Task<Error> allreduce_bf16(Call& call, SparseCall args);
+Task<Error> allreduce_coded(Call& call, SparseCall args);
 Task<Error> allreduce_topk(Call& call, SparseCall args);
 Task<Error> allreduce_ar_topk(Call& call, SparseCall args);
 Task<Error> allreduce_exdyna(Call& call, SparseCall args);
@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::array table{
     SparseExchange{"dense", allreduce_dense},      //
-    SparseExchange{"bf16", allreduce_bf16},        //
+    SparseExchange{"coded", allreduce_coded},      //
     SparseExchange{"topk", allreduce_topk},        //
     SparseExchange{"ar-topk", allreduce_ar_topk},  //
     SparseExchange{"exdyna", allreduce_exdyna},    //

@@ -35,6 +35,8 @@ CudaCompute::CudaCompute(Device& device)
   set<ConvertKernel, launch_convert>();
   set<ZeroKernel, launch_zero>();
   set<FillNanKernel, launch_fill_nan>();
+  set<EncodeValuesKernel, launch_encode_values>();
+  set<DecodeValuesKernel, launch_decode_values>();
   set<EncodeIndicesKernel, launch_encode_indices>();
   set<DecodeIndicesKernel, launch_decode_indices>();
 }

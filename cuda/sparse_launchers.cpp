@@ -84,6 +84,12 @@ KernelName value_kernel(KernelName f16, DType type) {
   return static_cast<KernelName>(static_cast<std::size_t>(f16) + place * step);
 }
 
+CodeForm form_of(const Coding& coding) {
+  static_assert(static_cast<int>(CodeKind::signs) == static_cast<int>(Coding::Kind::signs));
+  static_assert(static_cast<int>(CodeKind::e5m2) == static_cast<int>(Coding::Kind::e5m2));
+  return {static_cast<CodeKind>(coding.kind), coding.bits, coding.draws, coding.block};
+}
+
 // Adds the magnitudes of a pass to the histogram, before the pass changes them.
 void count_magnitudes(const AccumulateKernel::Args& args) {
   if (!args.histogram || args.count == 0) return;
@@ -289,6 +295,28 @@ void launch_zero(const ZeroKernel::Args& args) { queue().fill(args.out, 0, args.
 
 void launch_fill_nan(const FillNanKernel::Args& args) {
   launch_convert_any({args.out, nullptr, args.count, 1, DType::f32}, args.type);
+}
+
+void launch_encode_values(const EncodeValuesKernel::Args& args) {
+  if (args.count == 0) return;
+  if (args.coding.kind == Coding::Kind::bf16) {
+    const auto* in = reinterpret_cast<const std::byte*>(args.in);
+    return launch_convert({args.out, DType::bf16, in, DType::f32, args.count, 1});
+  }
+  const EncodeValuesArgs encode{
+      args.in,          args.out,        args.count, args.input.key, form_of(args.coding),
+      args.input.scale, args.input.first};
+  queue().launch_walk(KernelName::encode_values, pieces(args.count, args.coding.block), encode);
+}
+
+void launch_decode_values(const DecodeValuesKernel::Args& args) {
+  if (args.count == 0) return;
+  if (args.coding.kind == Coding::Kind::bf16) {
+    return launch_convert({args.out, args.type, args.in, DType::bf16, args.count, args.divisor});
+  }
+  const DecodeValuesArgs decode{args.in, args.out, args.count, form_of(args.coding), args.divisor};
+  queue().launch_walk(value_kernel(KernelName::decode_values_f16, args.type),
+                      pieces(args.count, args.coding.block), decode);
 }
 
 void launch_encode_indices(const EncodeIndicesKernel::Args& args) {

@@ -22,6 +22,8 @@ void launch_scatter(const ScatterKernel::Args& args);
 void launch_convert(const ConvertKernel::Args& args);
 void launch_zero(const ZeroKernel::Args& args);
 void launch_fill_nan(const FillNanKernel::Args& args);
+void launch_encode_values(const EncodeValuesKernel::Args& args);
+void launch_decode_values(const DecodeValuesKernel::Args& args);
 void launch_encode_indices(const EncodeIndicesKernel::Args& args);
 void launch_decode_indices(const DecodeIndicesKernel::Args& args);
 

@@ -42,6 +42,9 @@ SCHEMES = {"topk": "topk:", "star": "ar-topk:election=staleness,",
            "var": "ar-topk:election=variance,", "exdyna": "exdyna:"}
 FURTHER = {"topk-direct": "topk:exchange=direct,", "topk-ring": "topk:exchange=ring,",
            "deft": "deft:", "micro": "micro:"}  # where asked for
+# Without an election, where asked for.
+CODED = {"bf16": "bf16", "int8": "int8", "fp8": "fp8", "natural": "natural", "qsgd8": "qsgd:bits=8",
+         "qsgd4": "qsgd:bits=4", "qsgd2": "qsgd:bits=2", "sign": "sign"}
 PLAIN = "plain-topk"
 VALUES = ("f32", "bf16")
 PORT_FIRST = 20000
@@ -51,6 +54,8 @@ EXCHANGE_TARGET = 1.25
 
 
 def spec_of(name, density):
+    if name in CODED:
+        return CODED[name]
     scheme, values = name.rsplit("-", 1)
     return f"{(SCHEMES | FURTHER)[scheme]}density={density},values={values}"
 
@@ -276,7 +281,7 @@ def print_exchanges(middle, rate):
 
 
 def parse(arguments):
-    known = contenders(SCHEMES | FURTHER)
+    known = contenders(SCHEMES | FURTHER) + list(CODED)
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", default="4,8", help="numbers of ranks")

@@ -2,6 +2,7 @@
 // numbers them in this order; launchers compute with the numbers of reduce, scale, divide and cast.
 #pragma once
 
+#include "cuda/kernels/coded.hpp"
 #include "cuda/kernels/dense.hpp"
 #include "cuda/kernels/histogram.hpp"
 #include "cuda/kernels/index_code.hpp"
@@ -80,7 +81,8 @@
   X(squares_##name, ListPass<T, ListWork::squares>)     \
   X(sum_values_##name, SumValues<T>)                    \
   X(scatter_##name, Scatter<T>)                         \
-  X(convert_##name, Convert<T>)
+  X(convert_##name, Convert<T>)                         \
+  X(decode_values_##name, DecodeValues<T>)
 
 #define PITH_CUDA_LIST_KERNELS(X)     \
   PITH_CUDA_VALUES(X, f16, Half)      \
@@ -90,6 +92,7 @@
   X(store_words, StoreWords)          \
   X(sum_lists, SumLists)              \
   X(encode_indices, EncodeIndices)    \
+  X(encode_values, EncodeValues)      \
   X(find_index_heads, FindIndexHeads) \
   X(decode_indices, DecodeIndices)
 

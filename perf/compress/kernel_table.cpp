@@ -1,11 +1,14 @@
 #include "perf/compress/kernel_table.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
 
 #include "kernels/cast.hpp"
+#include "kernels/coded_values.hpp"
 #include "kernels/sparse.hpp"
 #include "perf/compress/vectors.hpp"
 #include "perf/machine.hpp"
@@ -44,7 +47,7 @@ struct Bench {
         values(room),
         other_indices(room),
         other_values(room),
-        coded(count + 64),
+        coded(2 * count + 64),
         sums(chunk),
         touched(chunk / 32) {}
 
@@ -209,6 +212,31 @@ void add_list_kernels(std::vector<Timed>& all, Bench& bench, double density) {
   });
 }
 
+// Of all elements in few bits. Every byte is a code, so `coded` needs no preparation to be read.
+void add_codings(std::vector<Timed>& all, Bench& bench) {
+  using enum Coding::Kind;
+  const std::pair<const char*, Coding> codings[] = {
+      {"int8", {levels, 8, false, 256}},   {"fp8", {e4m3, 8, false, 256}},
+      {"qsgd 4", {levels, 4, true, 512}},  {"qsgd 2", {levels, 2, true, 512}},
+      {"natural", {powers, 8, true, 512}}, {"sign", {signs, 1, false, 1024}}};
+  for (const auto& [name, coding] : codings) {
+    all.push_back({fmt::format("encode {}", name), 0, nullptr, [&bench, coding] {
+                     kernels::encode_values(
+                         {coding, {}, bench.gradient.data(), bench.count, bench.coded.data()});
+                   }});
+    all.push_back({fmt::format("decode {}", name), 0, nullptr, [&bench, coding] {
+                     kernels::decode_values({coding, bench.coded.data(), bench.count,
+                                             bench.out.data(), DType::f32, 1});
+                   }});
+    all.push_back(
+        {fmt::format("sum {} x8", name), 0, nullptr, [&bench, coding] {
+           std::array<const std::byte*, Bench::lists> in;
+           in.fill(bench.coded.data());
+           kernels::sum_coded({coding, {}, bench.out.data(), in.data(), in.size(), bench.count});
+         }});
+  }
+}
+
 void report(const std::vector<Timed>& all, double bits, std::vector<KernelTime>& times) {
   const double copied = median(all.front().seconds);
   for (const Timed& timed : all) {
@@ -236,6 +264,7 @@ std::vector<KernelTime> time_kernels(std::span<const float> values,
   std::vector<Timed> passes;
   passes.push_back({"memcpy", 0, nullptr, copy});
   add_passes(passes, bench);
+  add_codings(passes, bench);
   run_rounds(passes, rounds);
   report(passes, 0, times);
   for (const double density : densities) {

@@ -1,13 +1,36 @@
-// Schemes without an election: all elements are sent, unchanged or with fewer bits.
+// Schemes without an election: all elements are sent, unchanged or with fewer bits, and no residual
+// is kept.
 #include "compress/scheme_keys.hpp"
 
 namespace pith {
 
 extern const Scheme bf16_scheme;
+extern const Scheme int8_scheme;
+extern const Scheme fp8_scheme;
+extern const Scheme qsgd_scheme;
+extern const Scheme natural_scheme;
+extern const Scheme sign_scheme;
 
 namespace {
 
 constexpr std::array bf16_keys{keys::bypass};
+
+constexpr std::array<std::string_view, 3> bits_words = {"2", "4", "8"};
+constexpr std::array<std::string_view, 6> block_words = {"128",  "256",  "512",
+                                                         "1024", "2048", "4096"};
+constexpr std::uint8_t bits_4 = 1;
+constexpr std::uint8_t block_256 = 1;
+constexpr std::uint8_t block_512 = 2;
+
+std::uint16_t block_of(std::uint8_t word) { return static_cast<std::uint16_t>(128u << word); }
+
+constexpr std::array int8_keys{keys::choice<0>("block", block_words)};
+constexpr std::array<std::string_view, 2> format_words = {"e4m3", "e5m2"};
+constexpr std::array fp8_keys{keys::choice<0>("format", format_words),
+                              keys::choice<1>("block", block_words)};
+constexpr std::array qsgd_keys{keys::choice<0>("bits", bits_words),
+                               keys::choice<1>("bucket", block_words), keys::seed};
+constexpr std::array natural_keys{keys::choice<0>("block", block_words), keys::seed};
 
 }  // namespace
 
@@ -16,8 +39,73 @@ constinit const Scheme none_scheme{
 
 const Scheme bf16_scheme{.name = "bf16",
                          .summary = "the sum of everything, in bfloat16",
-                         .exchange = "bf16",
+                         .exchange = "coded",
                          .keys = bf16_keys,
-                         .values = DType::bf16};
+                         .values = DType::bf16,
+                         .coding = [](const Spec&) -> Coding {
+                           return {.kind = Coding::Kind::bf16, .bits = 16, .block = 64};
+                         }};
+
+// Block-wise: [Dettmers, "8-bit approximations for parallelism in deep learning", ICLR 2016].
+const Scheme int8_scheme{
+    .name = "int8",
+    .summary = "everything as signed 8-bit integers, with a scale per block",
+    .exchange = "coded",
+    .keys = int8_keys,
+    .choices = {block_256},
+    .coding = [](const Spec& spec) -> Coding {
+      return {.kind = Coding::Kind::levels, .bits = 8, .block = block_of(spec.choices[0])};
+    }};
+
+// The 8-bit formats of [Micikevicius et al., "FP8 formats for deep learning", 2022].
+const Scheme fp8_scheme{.name = "fp8",
+                        .summary = "everything as 8-bit floats, with a scale per block",
+                        .exchange = "coded",
+                        .keys = fp8_keys,
+                        .choices = {0, block_256},
+                        .coding = [](const Spec& spec) -> Coding {
+                          const bool wide = spec.choices[0] == 1;
+                          return {.kind = wide ? Coding::Kind::e5m2 : Coding::Kind::e4m3,
+                                  .bits = 8,
+                                  .block = block_of(spec.choices[1])};
+                        }};
+
+// [Alistarh et al., "QSGD", NeurIPS 2017], scaled by each bucket's largest magnitude as in the
+// authors' experiments: with 2-norms most values of a bucket would be zero.
+const Scheme qsgd_scheme{.name = "qsgd",
+                         .summary = "everything in few bits, rounded at random without bias",
+                         .exchange = "coded",
+                         .keys = qsgd_keys,
+                         .choices = {bits_4, block_512},
+                         .coding = [](const Spec& spec) -> Coding {
+                           return {.kind = Coding::Kind::levels,
+                                   .bits = static_cast<std::uint8_t>(2u << spec.choices[0]),
+                                   .draws = true,
+                                   .block = block_of(spec.choices[1])};
+                         }};
+
+// [Horvath et al., "Natural compression for distributed deep learning", 2019]. Exponents are those
+// below the block's largest, so no range is cut off.
+const Scheme natural_scheme{
+    .name = "natural",
+    .summary = "everything as powers of two, rounded at random without bias",
+    .exchange = "coded",
+    .keys = natural_keys,
+    .choices = {block_512},
+    .coding = [](const Spec& spec) -> Coding {
+      return {.kind = Coding::Kind::powers,
+              .bits = 8,
+              .draws = true,
+              .block = block_of(spec.choices[0])};
+    }};
+
+// signSGD with majority vote [Bernstein et al., ICLR 2019].
+const Scheme sign_scheme{
+    .name = "sign",
+    .summary = "one bit each: the sign that most ranks have, times their number",
+    .exchange = "coded",
+    .coding = [](const Spec&) -> Coding {
+      return {.kind = Coding::Kind::signs, .bits = 1, .block = 1024};
+    }};
 
 }  // namespace pith

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "compress/spec.hpp"
+#include "core/sparse_kernel_args.hpp"
 
 namespace pith {
 
@@ -68,6 +69,8 @@ struct Scheme {
   double density = 0;
   DType values = DType::f32;
   Spec::Choices choices = {};
+  // Of the exchange `coded`: how values are coded.
+  Coding (*coding)(const Spec& spec) = nullptr;
   // Sets defaults that depend on other keys; `keys` are those given in the text. May be null.
   void (*complete)(Spec& spec, std::span<const std::string_view> keys) = nullptr;
   // In addition to the sections of all schemes, see saved_state.cpp.

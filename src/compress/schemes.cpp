@@ -6,6 +6,11 @@
 namespace pith {
 
 extern const Scheme bf16_scheme;
+extern const Scheme int8_scheme;
+extern const Scheme fp8_scheme;
+extern const Scheme qsgd_scheme;
+extern const Scheme natural_scheme;
+extern const Scheme sign_scheme;
 extern const Scheme topk_scheme;
 extern const Scheme ar_topk_scheme;
 extern const Scheme exdyna_scheme;
@@ -17,6 +22,11 @@ namespace {
 constexpr std::array table{
     &none_scheme,     //
     &bf16_scheme,     //
+    &int8_scheme,     //
+    &fp8_scheme,      //
+    &qsgd_scheme,     //
+    &natural_scheme,  //
+    &sign_scheme,     //
     &topk_scheme,     //
     &ar_topk_scheme,  //
     &exdyna_scheme,   //

@@ -7,6 +7,7 @@
 #include <new>
 
 #include "core/kernel_args.hpp"
+#include "kernels/coded_values.hpp"
 #include "kernels/reduce.hpp"
 #include "kernels/sparse.hpp"
 #include "kernels/sparse_scalar.hpp"
@@ -93,6 +94,9 @@ HostCompute::HostCompute() {
   set<ScatterKernel, kernels::scatter>();
   set<EncodeIndicesKernel, kernels::encode_indices>();
   set<DecodeIndicesKernel, kernels::decode_indices>();
+  set<EncodeValuesKernel, kernels::encode_values>();
+  set<DecodeValuesKernel, kernels::decode_values>();
+  set<SumCodedKernel, kernels::sum_coded>();
   set<SplitKernel, kernels::split>();
   set<SquaresKernel, kernels::squares>();
   set<ConvertKernel, kernels::convert>();

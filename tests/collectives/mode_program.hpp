@@ -13,6 +13,7 @@ namespace pith::test {
 struct Mode {
   bool in_place = false;  // gradients are added to the accumulators by the caller
   bool pairs = false;     // sparse results
+  bool mixed = false;     // of ranks with odd numbers only
   std::size_t capacity = ~std::size_t{0};
 };
 
@@ -34,7 +35,7 @@ class ModeProgram {
     for (int r = 0; r < program.sparse_case().ranks; ++r) {
       for (std::size_t t = 0; t < program.sparse_case().counts.size(); ++t) {
         Output& out = at(r, t);
-        if (!mode_.pairs) continue;
+        if (!has_pairs(r)) continue;
         std::fill(out.dense.begin(), out.dense.end(), 0.0f);
         for (std::size_t i = 0; i < std::min(out.count, out.indices.size()); ++i) {
           if (i > 0 && out.indices[i] <= out.indices[i - 1]) return "pairs out of order";
@@ -64,6 +65,7 @@ class ModeProgram {
     std::vector<std::vector<Output>> of;
     std::vector<std::vector<CompressedTensor>> tensors;
   };
+  bool has_pairs(int rank) const { return mode_.pairs && (!mode_.mixed || rank % 2 == 1); }
   Output& at(int rank, std::size_t t) { return ranks_.of[static_cast<std::size_t>(rank)][t]; }
 
   Task<Error> start(Call& call, int rank) {
@@ -79,7 +81,7 @@ class ModeProgram {
       tensor.count = c.counts[t];
       tensor.recv = reinterpret_cast<std::byte*>(out.dense.data());
       tensor.send = reinterpret_cast<const std::byte*>(program.gradient(rank, t).data());
-      if (mode_.pairs) {
+      if (has_pairs(rank)) {
         tensor.sparse = {out.indices.data(), reinterpret_cast<std::byte*>(out.values.data()),
                          out.indices.size(), &out.count};
       }

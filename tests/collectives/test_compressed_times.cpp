@@ -163,6 +163,7 @@ TEST_CASE("every scheme's calls are predicted, alike on all ranks", "[sparse][st
   const Layout all[] = {
       {"none", {}},
       {"bf16", {}},
+      {"qsgd:bits=2", {}},
       {"topk:bypass=auto", {}},
       {"topk:density=auto", {}},
       {"ar-topk", {}},

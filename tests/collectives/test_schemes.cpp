@@ -5,6 +5,7 @@
 
 #include "tests/catch.hpp"
 #include "tests/collectives/hard_gradients.hpp"
+#include "tests/collectives/mode_program.hpp"
 #include "tests/sanitized.hpp"
 
 namespace pith::test {
@@ -183,6 +184,35 @@ TEST_CASE("numbers that are not finite reach every rank, or none", "[sparse][sch
       SparseCase streamed = case_of(fmt::format("{},nonfinite={}", spec, rule), 3, {140000});
       streamed.chunk_bytes = 1024;
       CHECK(check_nonfinite(streamed, 0, 7) == "");
+    }
+  }
+}
+
+TEST_CASE("numbers that are not finite reach every rank, if nothing is elected",
+          "[sparse][schemes]") {
+  for (const std::string& spec : specs_of(scheme_tests(), 0.1)) {
+    if (Spec::parse(spec)->sparse()) continue;
+    for (const std::size_t where : {0, 299}) {
+      CHECK(check_nonfinite(case_of(spec, 3, {300, 0, 40}), 1, where) == "");
+    }
+    CHECK(check_nonfinite(case_of(spec, 3, {1400000}), 0, 1399999) == "");  // several parcels
+  }
+}
+
+TEST_CASE("results of any scheme are dense on some ranks and pairs on others",
+          "[sparse][schemes]") {
+  for (const std::string& spec : specs_of(scheme_tests(), 0.05)) {
+    SparseCase c = case_of(spec, 3, {300000, 0, 5000});  // several parcels
+    ModeProgram modes(c, {.pairs = true, .mixed = true});
+    World world(world_of(c));
+    INFO(describe(c));
+    for (int step = 0; step < 2; ++step) {
+      modes.program.draw(static_cast<std::uint64_t>(step));
+      for (const Error& error : modes.step(world)) CHECK_FALSE(error);
+      CHECK(modes.unpack() == "");
+      for (std::size_t t = 0; t < c.counts.size(); ++t) {
+        for (int r = 1; r < c.ranks; ++r) CHECK(modes.result(r, t) == modes.result(0, t));
+      }
     }
   }
 }

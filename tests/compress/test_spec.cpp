@@ -24,8 +24,8 @@ void check_says(std::string_view text, const std::vector<std::string>& words) {
   }
 }
 
-const std::vector<std::string> schemes = {"none",   "bf16",  "topk", "ar-topk",
-                                          "exdyna", "micro", "deft"};
+const std::vector<std::string> schemes = {"none", "bf16", "int8",    "fp8",    "qsgd",  "natural",
+                                          "sign", "topk", "ar-topk", "exdyna", "micro", "deft"};
 
 }  // namespace
 
@@ -44,6 +44,27 @@ TEST_CASE("defaults of specs") {
   CHECK(partition_of(*Spec::parse("exdyna:rule=released,partition=prefix")) == Partition::prefix);
   CHECK_FALSE(Spec::parse("none")->sparse());
   CHECK_FALSE(Spec::parse("bf16")->sparse());
+}
+
+TEST_CASE("codings of specs") {
+  const auto coding = [](const char* text) {
+    const Spec spec = *Spec::parse(text);
+    CHECK_FALSE(spec.sparse());
+    return spec.scheme->coding(spec);
+  };
+  using enum Coding::Kind;
+  CHECK(coding("int8") == Coding{levels, 8, false, 256});
+  CHECK(coding("int8:block=4096") == Coding{levels, 8, false, 4096});
+  CHECK(coding("fp8") == Coding{e4m3, 8, false, 256});
+  CHECK(coding("fp8:format=e5m2,block=128") == Coding{e5m2, 8, false, 128});
+  CHECK(coding("qsgd") == Coding{levels, 4, true, 512});
+  CHECK(coding("qsgd:bits=2,bucket=128") == Coding{levels, 2, true, 128});
+  CHECK(coding("qsgd:bits=8") == Coding{levels, 8, true, 512});
+  CHECK(coding("natural") == Coding{powers, 8, true, 512});
+  CHECK(coding("sign") == Coding{signs, 1, false, 1024});
+  check_says("qsgd:bits=3", {"bits is \"3\"", "2, 4, 8"});
+  check_says("int8:block=100", {"block is \"100\"", "128, 256"});
+  check_says("int8:density=0.1", {"int8 has no key \"density\""});
 }
 
 TEST_CASE("the order of keys does not matter, and text() comes back") {

@@ -1,5 +1,6 @@
 // The compression kernels through the compute seam, launchers and kernels, against the plain twins
 // of the host kernels. Bit for bit but for the order of sums of squares.
+#include "kernels/coded_values.hpp"
 #include "kernels/index_code.hpp"
 #include "tests/cuda/device_runner.hpp"
 
@@ -299,6 +300,37 @@ TEST_CASE("sums of values on a device are rounded once") {
             {fast_out.data(), pointers.data(), n, count, type, fast.data(), indices.data()});
         REQUIRE(same(plain, fast));
         REQUIRE(same_values(plain_out, fast_out, type));
+      }
+    }
+  }
+}
+
+TEST_CASE("values are coded on a device as on the host") {
+  using enum Coding::Kind;
+  Runner runner;
+  constexpr CodingInput input = {3, 0x123456789abcdef0u, 77};
+  for (const Coding& coding :
+       {Coding{levels, 8, false, 256}, Coding{levels, 4, true, 512}, Coding{levels, 2, true, 128},
+        Coding{powers, 8, true, 512}, Coding{powers, 8, false, 4096}, Coding{signs, 1, false, 1024},
+        Coding{e4m3, 8, false, 256}, Coding{e5m2, 8, false, 256}, Coding{bf16, 16, false, 64}}) {
+    for (const Kind kind : all_kinds) {
+      for (const std::size_t count : {0, 1, 300, 5000}) {
+        CAPTURE(int(coding.kind), int(coding.bits), int(kind), count);
+        const Floats values = floats_of(kind, count, 1);
+        ByteVector plain(coding.bytes(count)), fast = plain;
+        scalar::encode_values({coding, input, values.data(), count, plain.data()});
+        runner.run<EncodeValuesKernel>({coding, input, values.data(), count, fast.data()});
+        REQUIRE(plain == fast);
+        for (const DType type : value_types) {
+          const std::size_t at = count % 2;  // misaligned
+          ByteVector plain_out(count * size_of(type) + at), fast_out = plain_out;
+          scalar::decode_values({coding, plain.data(), count, plain_out.data() + at, type, 3});
+          runner.run<DecodeValuesKernel>(
+              {coding, plain.data(), count, fast_out.data() + at, type, 3});
+          plain_out.erase(plain_out.begin(), plain_out.begin() + static_cast<std::ptrdiff_t>(at));
+          fast_out.erase(fast_out.begin(), fast_out.begin() + static_cast<std::ptrdiff_t>(at));
+          REQUIRE(same_values(plain_out, fast_out, type));
+        }
       }
     }
   }

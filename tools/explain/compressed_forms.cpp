@@ -5,8 +5,8 @@
 
 #include "answer.hpp"
 #include "collectives/lists/parcels.hpp"
-#include "collectives/sparse/bf16_cost.hpp"
 #include "collectives/sparse/by_host_cost.hpp"
+#include "collectives/sparse/coded_cost.hpp"
 #include "collectives/sparse/exclusive_election.hpp"
 #include "collectives/sparse/exdyna_cost.hpp"
 #include "collectives/sparse/paper_costs.hpp"
@@ -142,6 +142,12 @@ double exclusive_seconds(const Exchanging& e) {
   return exdyna_cost(shape, e.link);
 }
 
+double only_form_seconds(const Exchanging& e) {
+  const Scheme& scheme = *e.spec.scheme;
+  if (!scheme.coding) return exclusive_seconds(e);
+  return coded_cost({e.ranks, e.count, scheme.coding(e.spec)}, e.link);
+}
+
 Forms forms_of(const Exchanging& e) {
   const std::string_view exchange = e.spec.scheme->exchange;
   if (exchange == "topk") return topk_forms(e);
@@ -149,9 +155,7 @@ Forms forms_of(const Exchanging& e) {
   Forms forms;
   if (exchange == "dense") return forms;
   forms.takes = e.spec.scheme->name;
-  const double seconds =
-      exchange == "bf16" ? bf16_cost({e.ranks, e.count}, e.link) : exclusive_seconds(e);
-  forms.add(forms.takes, seconds);
+  forms.add(forms.takes, only_form_seconds(e));
   return forms;
 }
 

@@ -1,0 +1,109 @@
+#include "collectives/lists/coded_sum.hpp"
+
+#include <algorithm>
+
+#include "collectives/lists/segment_exchange.hpp"
+#include "core/mix.hpp"
+
+namespace pith {
+
+namespace {
+
+// Cuts a parcel's blocks into one segment per rank.
+class Segments {
+ public:
+  Segments(const CodedSum& sum, int ranks)
+      : sum_(sum), blocks_(blocks_in(sum.pieces, sum.coding), ranks) {}
+
+  Range blocks(int rank) const { return blocks_[rank]; }
+  Bytes operator[](int rank) const {
+    const Range own = blocks_[rank];
+    const std::size_t begin = bytes_before(own.begin);
+    return {sum_.values + begin, bytes_before(own.begin + own.size) - begin};
+  }
+
+ private:
+  static std::size_t blocks_in(Pieces pieces, const Coding& coding) {
+    std::size_t n = 0;
+    for_each_piece(pieces,
+                   [&](const Piece& piece) { n += chunks_in(piece.range.size, coding.block); });
+    return n;
+  }
+  std::size_t bytes_before(std::size_t block) const {
+    std::size_t bytes = 0;
+    for_each_piece(sum_.pieces, [&](const Piece& piece) {
+      const std::size_t blocks = std::min(block, chunks_in(piece.range.size, sum_.coding.block));
+      block -= blocks;
+      bytes += sum_.coding.bytes(std::min(blocks * sum_.coding.block, piece.range.size));
+    });
+    return bytes;
+  }
+
+  const CodedSum& sum_;
+  Blocks blocks_;
+};
+using Exchange = SegmentExchange<Segments>;
+
+// Sums the blocks of this rank, which may lie in several pieces.
+void sum_segment(Call& call, const CodedSum& sum, const Segments& segments,
+                 const Exchange& exchange) {
+  const auto p = static_cast<std::size_t>(call.size());
+  const Scratch pointers(call.host_compute(), p * sizeof(std::byte*));
+  auto** in = reinterpret_cast<const std::byte**>(pointers.bytes().data);
+  Range left = segments.blocks(call.rank());
+  std::size_t before = 0;  // blocks of earlier pieces
+  std::size_t at = 0;      // bytes of the segment that are summed
+  for_each_piece(sum.pieces, [&](const Piece& piece) {
+    const std::size_t blocks = chunks_in(piece.range.size, sum.coding.block);
+    const std::size_t skipped = left.begin - before;
+    before += blocks;
+    if (left.size == 0 || skipped >= blocks) return;
+    const Range part = take_front(left, blocks - skipped);
+    const std::size_t begin = skipped * sum.coding.block;
+    const std::size_t count = std::min(part.size * sum.coding.block, piece.range.size - begin);
+    for (std::size_t r = 0; r < p; ++r) in[r] = exchange.of(static_cast<int>(r)) + at;
+    CodingInput input = coding_input(call, *sum.args, piece, true);
+    input.first += static_cast<std::uint32_t>(begin);
+    std::byte* out = exchange.of(call.rank()) + at;
+    call.run<SumCodedKernel>({sum.coding, input, out, in, p, count});
+    at += sum.coding.bytes(count);
+  });
+}
+
+}  // namespace
+
+std::size_t coded_bytes(Pieces pieces, const Coding& coding) {
+  std::size_t bytes = 0;
+  for_each_piece(pieces, [&](const Piece& piece) { bytes += coding.bytes(piece.range.size); });
+  return bytes;
+}
+
+Task<Error> sum_coded_values(Call& call, CodedSum sum) {
+  if (call.size() == 1) co_return Error();
+  const Segments segments(sum, call.size());
+  Exchange exchange(call, segments, {.step = sum.step});
+  Task<Error> scattering = exchange.scatter(sum.ready);
+  Error error = co_await std::move(scattering);
+  if (error) co_return error;
+  sum_segment(call, sum, segments, exchange);
+  Task<Error> gathering = exchange.gather();
+  error = co_await std::move(gathering);
+  if (error) co_return error;
+  const std::uint64_t bytes = exchange.bytes(coded_bytes(sum.pieces, sum.coding));
+  sum.args->traffic->sent += bytes;
+  sum.args->traffic->received += bytes;
+  co_return Error();
+}
+
+// Ranks draw different numbers, so that their errors cancel out. A majority counts as all ranks'
+// sum, so that its mean is a sign.
+CodingInput coding_input(const Call& call, const SparseCall& args, const Piece& piece, bool sums) {
+  const Compressor& compressor = *args.tensors[piece.tensor].compressor;
+  const std::uint64_t of_tensor = mix(mix(compressor.spec().seed, compressor.step), piece.tensor);
+  const std::uint64_t who = 2 * static_cast<std::uint64_t>(call.rank()) + (sums ? 1 : 0);
+  return {.scale = sums ? static_cast<float>(call.size()) : 1.0f,
+          .key = mix(of_tensor, who),
+          .first = static_cast<std::uint32_t>(piece.range.begin)};
+}
+
+}  // namespace pith

@@ -1,0 +1,213 @@
+// Values coded in blocks: encoding and decoding, a thread block per block of values. Bit-identical
+// to src/kernels/coded_values_scalar.cpp. Sums of coded values are the host's.
+#pragma once
+
+#include "cuda/kernels/numbers.hpp"
+
+namespace pith::cuda {
+
+// As Coding of core/sparse_kernel_args.hpp.
+enum class CodeKind : std::uint8_t { levels, powers, signs, e4m3, e5m2 };
+
+struct CodeForm {
+  CodeKind kind;
+  std::uint8_t bits;
+  bool draws;
+  std::uint16_t block;
+
+  static constexpr std::size_t scale_bytes = sizeof(float);
+  PITH_DEVICE unsigned per_byte() const { return 8u / bits; }
+  PITH_DEVICE std::size_t code_bytes(std::size_t values) const {
+    constexpr std::size_t granule = 16;
+    const std::size_t bytes = (values + per_byte() - 1) / per_byte();
+    return (bytes + granule - 1) / granule * granule;
+  }
+  PITH_DEVICE std::size_t block_bytes() const { return scale_bytes + code_bytes(block); }
+  PITH_DEVICE int last_level() const { return (1 << (bits - 1)) - 1; }
+  PITH_DEVICE float last_value() const {
+    if (kind == CodeKind::e4m3) return 448;
+    return kind == CodeKind::e5m2 ? 57344.0f : static_cast<float>(last_level());
+  }
+};
+
+struct BlockScale {
+  float scale;
+  float factor;  // of levels
+};
+
+// As pith::kernels::scale_of and drawn_bits of src/kernels/coded_block.hpp.
+PITH_DEVICE BlockScale scale_of(const CodeForm& form, std::uint32_t largest, float given) {
+  if (largest >= float_infinity) return {bits_as<float>(std::uint32_t{0x7fffffff}), 0};
+  if (form.kind == CodeKind::signs) return {given, 0};
+  if (form.kind == CodeKind::powers) {
+    const std::uint32_t exponent = smaller((largest >> 23) + 1, std::uint32_t{254});
+    return {bits_as<float>(exponent << 23), 0};
+  }
+  const float last = form.last_value();
+  const float most = bits_as<float>(largest);
+  const float factor = last / most;
+  if (magnitude_of(factor) >= float_infinity) return {0, 0};
+  return {most / last, factor};
+}
+
+PITH_DEVICE std::uint32_t drawn_bits(std::uint64_t key, std::uint32_t index) {
+  std::uint32_t x = index * 0x9e3779b9u + static_cast<std::uint32_t>(key);
+  x = (x ^ x >> 16) * 0x7feb352du;
+  x ^= static_cast<std::uint32_t>(key >> 32);
+  x = (x ^ x >> 15) * 0x846ca68bu;
+  return x ^ x >> 16;
+}
+
+struct EncodeValuesArgs {
+  const float* in;
+  std::byte* out;
+  std::size_t count;
+  std::uint64_t key;
+  CodeForm form;
+  float scale;
+  std::uint32_t first;
+};
+
+struct EncodeValues {
+  using Args = EncodeValuesArgs;
+  static constexpr unsigned threads = 256;
+  struct Shared {
+    std::uint32_t largest[threads];
+  };
+
+  PITH_DEVICE static std::uint32_t power_of(const BlockScale& block, std::uint32_t bits,
+                                            std::uint32_t up) {
+    const std::uint32_t top = bits_as<std::uint32_t>(block.scale) >> 23;
+    const std::uint32_t exponent = smaller(((bits & 0x7fffffffu) + up) >> 23, top);
+    const std::uint32_t halvings =
+        exponent == 0 ? 127u : smaller(top - exponent, std::uint32_t{127});
+    return halvings | bits >> 31 << 7;
+  }
+
+  // Of a value that is finite.
+  PITH_DEVICE static std::uint32_t code_of(const Args& args, const BlockScale& block, float value,
+                                           std::uint32_t index) {
+    const CodeForm& form = args.form;
+    if (form.kind == CodeKind::signs) return value < 0 ? 1 : 0;
+    const std::uint32_t drawn = form.draws ? drawn_bits(args.key, index) : 0;
+    if (form.kind == CodeKind::powers) {
+      return power_of(block, bits_as<std::uint32_t>(value), form.draws ? drawn >> 9 : 1u << 22);
+    }
+    constexpr float rounds_to_even = 0x1.8p23f;  // for magnitudes far below
+    const float scaled = value * block.factor;
+    if (form.kind == CodeKind::e4m3) return encode<F8e4m3>(scaled).bits;
+    if (form.kind == CodeKind::e5m2) return encode<F8e5m2>(scaled).bits;
+    int level = 0;
+    if (form.draws) {
+      const float moved = scaled + static_cast<float>(drawn >> 8) * 0x1p-24f;
+      level = static_cast<int>(moved);
+      if (moved < static_cast<float>(level)) --level;
+    } else {
+      level = static_cast<int>((scaled + rounds_to_even) - rounds_to_even);
+    }
+    const int last = form.last_level();
+    level = smaller(larger(level, -last), last);
+    return static_cast<std::uint32_t>(level) & ((1u << form.bits) - 1);
+  }
+
+  template <class Block>
+  PITH_KERNEL static std::uint32_t largest_of(const Block& block, const float* in, std::size_t n,
+                                              Shared& shared) {
+    block.each([&](unsigned thread) {
+      std::uint32_t own = 0;
+      for (std::size_t i = thread; i < n; i += threads) own = larger(own, magnitude_of(in[i]));
+      shared.largest[thread] = own;
+    });
+    for (unsigned half = threads / 2; half > 0; half /= 2) {
+      block.sync();
+      block.each([&](unsigned thread) {
+        if (thread >= half) return;
+        shared.largest[thread] = larger(shared.largest[thread], shared.largest[thread + half]);
+      });
+    }
+    block.sync();
+    return shared.largest[0];
+  }
+
+  template <class Block>
+  PITH_KERNEL static void run(const Block& block, const Args& args, Shared& shared) {
+    const CodeForm& form = args.form;
+    const std::size_t blocks = (args.count + form.block - 1) / form.block;
+    for (std::size_t b = block.index(); b < blocks; b += block.count()) {
+      const std::size_t begin = b * form.block;
+      const std::size_t n = smaller(std::size_t{form.block}, args.count - begin);
+      const std::size_t bytes = form.code_bytes(n);
+      const float* const in = args.in + begin;
+      std::byte* const out = args.out + b * form.block_bytes();
+      const BlockScale scale = scale_of(form, largest_of(block, in, n, shared), args.scale);
+      const bool finite = !is_nan(scale.scale);
+      block.each([&](unsigned thread) {
+        if (thread == 0) store_element(out, 0, scale.scale, misalignment(out, sizeof(float)) == 0);
+        for (std::size_t j = thread; j < bytes; j += threads) {
+          std::uint32_t codes = 0;
+          for (unsigned k = 0; finite && k < form.per_byte(); ++k) {
+            const std::size_t i = k * bytes + j;
+            const auto index = static_cast<std::uint32_t>(args.first + begin + i);
+            codes |= code_of(args, scale, i < n ? in[i] : 0.0f, index) << (k * form.bits);
+          }
+          out[CodeForm::scale_bytes + j] = static_cast<std::byte>(codes);
+        }
+      });
+      block.sync();  // `shared` is used again
+    }
+  }
+};
+
+struct DecodeValuesArgs {
+  const std::byte* in;
+  std::byte* out;
+  std::size_t count;
+  CodeForm form;
+  float divisor;
+};
+
+template <class T>
+struct DecodeValues {
+  using Args = DecodeValuesArgs;
+  static constexpr unsigned threads = 256;
+  struct Shared {};
+
+  PITH_DEVICE static float value_of(const CodeForm& form, float scale, std::uint32_t code) {
+    if (form.kind == CodeKind::signs) return code != 0 ? -scale : scale;
+    if (form.kind == CodeKind::powers) {
+      const float value = scale * bits_as<float>((127 - (code & 127)) << 23);
+      return code >> 7 != 0 ? -value : value;
+    }
+    const auto byte = static_cast<std::uint8_t>(code);
+    if (form.kind == CodeKind::e4m3) return decode(F8e4m3{byte}) * scale;
+    if (form.kind == CodeKind::e5m2) return decode(F8e5m2{byte}) * scale;
+    const unsigned unused = 32u - form.bits;
+    return static_cast<float>(static_cast<std::int32_t>(code << unused) >> unused) * scale;
+  }
+
+  template <class Block>
+  PITH_KERNEL static void run(const Block& block, const Args& args, Shared&) {
+    const CodeForm& form = args.form;
+    const std::size_t blocks = (args.count + form.block - 1) / form.block;
+    const bool aligned = misalignment(args.out, sizeof(T)) == 0;
+    for (std::size_t b = block.index(); b < blocks; b += block.count()) {
+      const std::size_t begin = b * form.block;
+      const std::size_t n = smaller(std::size_t{form.block}, args.count - begin);
+      const std::size_t bytes = form.code_bytes(n);
+      const std::byte* const in = args.in + b * form.block_bytes();
+      const auto scale = load_element<float>(in, 0, misalignment(in, sizeof(float)) == 0);
+      block.each([&](unsigned thread) {
+        for (std::size_t j = thread; j < bytes; j += threads) {
+          const auto codes = static_cast<std::uint32_t>(in[CodeForm::scale_bytes + j]);
+          for (unsigned k = 0; k < form.per_byte() && k * bytes + j < n; ++k) {
+            const std::uint32_t code = codes >> (k * form.bits) & ((1u << form.bits) - 1);
+            const float value = value_of(form, scale, code) / args.divisor;
+            store_element(args.out, begin + k * bytes + j, narrow<T>(value), aligned);
+          }
+        }
+      });
+    }
+  }
+};
+
+}  // namespace pith::cuda

@@ -1,0 +1,79 @@
+// What SIMD and scalar forms of the coding kernels share: a block's scale, and the numbers drawn.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <limits>
+
+#include "core/sparse_kernel_args.hpp"
+#include "kernels/formats.hpp"
+
+namespace pith::kernels {
+
+// The highest level of signed integers of `bits` bits; the lowest is its negative.
+constexpr int last_level(unsigned bits) { return (1 << (bits - 1)) - 1; }
+
+// bf16 is what other kernels do as well.
+inline ConvertKernel::Args as_conversion(const EncodeValuesKernel::Args& args) {
+  const auto* in = reinterpret_cast<const std::byte*>(args.in);
+  return {args.out, DType::bf16, in, DType::f32, args.count, 1};
+}
+inline ConvertKernel::Args as_conversion(const DecodeValuesKernel::Args& args) {
+  return {args.out, args.type, args.in, DType::bf16, args.count, args.divisor};
+}
+inline SumValuesKernel::Args as_plain_sum(const SumCodedKernel::Args& args) {
+  return {args.out, args.in, args.n, args.count, DType::bf16, nullptr, nullptr};
+}
+
+// What the largest magnitude of a block becomes.
+constexpr float last_value(const Coding& coding) {
+  constexpr float last_e4m3 = 448;
+  constexpr float last_e5m2 = 57344;
+  if (coding.kind == Coding::Kind::e4m3) return last_e4m3;
+  if (coding.kind == Coding::Kind::e5m2) return last_e5m2;
+  return static_cast<float>(last_level(coding.bits));
+}
+
+struct BlockScale {
+  float scale = 0;
+  float factor = 0;  // what values are multiplied by; of `powers` and `signs` none
+};
+
+// `largest`: the largest magnitude of the block, as bits. Numbers so small that their factor is not
+// finite count as zero.
+inline BlockScale scale_of(const Coding& coding, std::uint32_t largest, float given) {
+  constexpr std::uint32_t infinity = 0x7f800000u;
+  constexpr std::uint32_t last_exponent = 254;
+  if (largest >= infinity) return {std::bit_cast<float>(nan_f32), 0};
+  if (coding.kind == Coding::Kind::signs) return {given, 0};
+  if (coding.kind == Coding::Kind::powers) {
+    const std::uint32_t exponent = std::min((largest >> 23) + 1, last_exponent);
+    return {std::bit_cast<float>(exponent << 23), 0};
+  }
+  const float last = last_value(coding);
+  const float most = std::bit_cast<float>(largest);
+  const float factor = last / most;
+  if (!(factor <= std::numeric_limits<float>::max())) return {};
+  return {most / last, factor};
+}
+
+// The constants of a 32-bit hash with two multiplications; low bias by Wellons's search
+// (github.com/skeeto/hash-prospector). The key enters before the first and before the second; its
+// bits are to be random themselves, as those of mix().
+struct DrawHash {
+  static constexpr std::uint32_t spread = 0x9e3779b9u;
+  static constexpr std::uint32_t first = 0x7feb352du;
+  static constexpr std::uint32_t second = 0x846ca68bu;
+};
+
+// 32 random bits for the value with this index.
+constexpr std::uint32_t drawn_bits(std::uint64_t key, std::uint32_t index) {
+  std::uint32_t x = index * DrawHash::spread + static_cast<std::uint32_t>(key);
+  x = (x ^ x >> 16) * DrawHash::first;
+  x ^= static_cast<std::uint32_t>(key >> 32);
+  x = (x ^ x >> 15) * DrawHash::second;
+  return x ^ x >> 16;
+}
+
+}  // namespace pith::kernels

@@ -1,0 +1,144 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include "kernels/cast.hpp"
+#include "kernels/coded_block.hpp"
+#include "kernels/coded_values.hpp"
+#include "kernels/scalar.hpp"
+#include "kernels/sparse_scalar.hpp"
+
+namespace pith::kernels::scalar {
+
+namespace {
+
+// A block, with zeros behind its values up to a whole number of bytes of codes.
+using Values = std::array<float, Coding::most_block + 8 * Coding::granule>;
+
+std::uint32_t code_of(const Coding& coding, const BlockScale& block, float value,
+                      std::uint32_t drawn) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  if (coding.kind == Coding::Kind::signs) return value < 0 ? 1 : 0;
+  if (coding.kind == Coding::Kind::powers) {
+    const std::uint32_t up = coding.draws ? drawn >> 9 : 1u << 22;
+    const std::uint32_t top = std::bit_cast<std::uint32_t>(block.scale) >> 23;
+    const std::uint32_t exponent = std::min(((bits & 0x7fffffffu) + up) >> 23, top);
+    const std::uint32_t halvings = exponent == 0 ? 127 : std::min(top - exponent, 127u);
+    return halvings | bits >> 31 << 7;
+  }
+  const float scaled = value * block.factor;
+  if (coding.kind == Coding::Kind::e4m3) return encode<Float8e4m3>(static_cast<double>(scaled));
+  if (coding.kind == Coding::Kind::e5m2) return encode<Float8e5m2>(static_cast<double>(scaled));
+  const int last = last_level(coding.bits);
+  const float level = coding.draws ? std::floor(scaled + static_cast<float>(drawn >> 8) * 0x1p-24f)
+                                   : std::nearbyint(scaled);
+  const int clipped = std::clamp(static_cast<int>(level), -last, last);
+  return static_cast<std::uint32_t>(clipped) & ((1u << coding.bits) - 1);
+}
+
+float value_of(const Coding& coding, float scale, std::uint32_t code) {
+  if (coding.kind == Coding::Kind::signs) return code != 0 ? -scale : scale;
+  if (coding.kind == Coding::Kind::powers) {
+    const float value = scale * std::bit_cast<float>((127 - (code & 127)) << 23);
+    return code >> 7 != 0 ? -value : value;
+  }
+  const auto byte = static_cast<std::uint8_t>(code);
+  if (coding.kind == Coding::Kind::e4m3) return decode<Float8e4m3>(byte) * scale;
+  if (coding.kind == Coding::Kind::e5m2) return decode<Float8e5m2>(byte) * scale;
+  const unsigned unused = 32u - coding.bits;
+  return static_cast<float>(static_cast<std::int32_t>(code << unused) >> unused) * scale;
+}
+
+// Codes a block of `n` values; those from `n` on are overwritten by zeros.
+void encode_block(const Coding& coding, const CodingInput& input, Values& values, std::size_t n,
+                  std::byte* out) {
+  const std::size_t bytes = coding.code_bytes(n);
+  std::uint32_t largest = 0;
+  std::fill(values.begin() + static_cast<std::ptrdiff_t>(n), values.end(), 0.0f);
+  for (std::size_t i = 0; i < n; ++i) {
+    largest = std::max(largest, std::bit_cast<std::uint32_t>(values[i]) & 0x7fffffffu);
+  }
+  const BlockScale block = scale_of(coding, largest, input.scale);
+  std::memcpy(out, &block.scale, sizeof block.scale);
+  out += sizeof(float);
+  std::memset(out, 0, bytes);
+  if (std::isnan(block.scale)) return;
+  for (std::size_t j = 0; j < bytes; ++j) {
+    for (std::size_t k = 0; k < coding.codes_per_byte(); ++k) {
+      const std::size_t i = k * bytes + j;
+      const std::uint32_t drawn =
+          coding.draws ? drawn_bits(input.key, input.first + static_cast<std::uint32_t>(i)) : 0;
+      const std::uint32_t code = code_of(coding, block, values[i], drawn);
+      out[j] |= static_cast<std::byte>(code << (k * coding.bits));
+    }
+  }
+}
+
+template <class Put>
+void decode_block(const Coding& coding, const std::byte* in, std::size_t n, const Put& put) {
+  const std::size_t bytes = coding.code_bytes(n);
+  float scale = 0;
+  std::memcpy(&scale, in, sizeof scale);
+  const std::byte* codes = in + sizeof(float);
+  for (std::size_t i = 0; i < n; ++i) {
+    const auto byte = static_cast<std::uint32_t>(codes[i % bytes]);
+    const std::uint32_t code = byte >> (i / bytes * coding.bits) & ((1u << coding.bits) - 1);
+    put(i, value_of(coding, scale, code));
+  }
+}
+
+CodingInput at(const CodingInput& input, std::size_t done) {
+  CodingInput moved = input;
+  moved.first += static_cast<std::uint32_t>(done);
+  return moved;
+}
+
+}  // namespace
+
+void encode_values(const EncodeValuesKernel::Args& args) {
+  if (args.coding.kind == Coding::Kind::bf16) return convert(as_conversion(args));
+  Values values;
+  std::byte* out = args.out;
+  for (std::size_t done = 0; done < args.count; done += args.coding.block) {
+    const std::size_t n = std::min<std::size_t>(args.coding.block, args.count - done);
+    std::copy_n(args.in + done, n, values.begin());
+    encode_block(args.coding, at(args.input, done), values, n, out);
+    out += args.coding.bytes(n);
+  }
+}
+
+void decode_values(const DecodeValuesKernel::Args& args) {
+  if (args.coding.kind == Coding::Kind::bf16) return convert(as_conversion(args));
+  Values values;
+  const std::byte* in = args.in;
+  for (std::size_t done = 0; done < args.count; done += args.coding.block) {
+    const std::size_t n = std::min<std::size_t>(args.coding.block, args.count - done);
+    decode_block(args.coding, in, n,
+                 [&](std::size_t i, float value) { values[i] = value / args.divisor; });
+    std::byte* out = args.out + done * size_of(args.type);
+    const auto* from = reinterpret_cast<const std::byte*>(values.data());
+    if (args.type == DType::f32) {
+      std::memcpy(out, from, n * sizeof(float));
+    } else {
+      cast(out, args.type, from, DType::f32, n);
+    }
+    in += args.coding.bytes(n);
+  }
+}
+
+void sum_coded(const SumCodedKernel::Args& args) {
+  if (args.coding.kind == Coding::Kind::bf16) return sum_values(as_plain_sum(args));
+  Values sums;
+  for (std::size_t done = 0; done < args.count; done += args.coding.block) {
+    const std::size_t n = std::min<std::size_t>(args.coding.block, args.count - done);
+    const std::size_t begin = args.coding.bytes(done);
+    for (std::size_t k = 0; k < args.n; ++k) {
+      decode_block(args.coding, args.in[k] + begin, n,
+                   [&](std::size_t i, float value) { sums[i] = k == 0 ? value : sums[i] + value; });
+    }
+    encode_block(args.coding, at(args.input, done), sums, n, args.out + begin);
+  }
+}
+
+}  // namespace pith::kernels::scalar

@@ -1,0 +1,226 @@
+// Values coded in blocks: SIMD beside the scalar twins, and what a coding promises.
+#include "kernels/coded_values.hpp"
+
+#include "core/mix.hpp"
+#include "kernels/coded_block.hpp"
+#include "sparse_support.hpp"
+
+using namespace pith;
+using namespace pith::kernels;
+using namespace pith::kernels::test;
+
+namespace {
+
+using ByteVector = std::vector<std::byte>;
+using Floats = std::vector<float>;
+constexpr CodingInput some_input = {3, 0x123456789abcdef0u, 4'000'000'000u};
+constexpr std::byte untouched{0x5a};
+
+std::vector<Coding> all_codings() {
+  using enum Coding::Kind;
+  std::vector<Coding> codings;
+  for (const int bits : {2, 4, 8}) {
+    for (const bool draws : {false, true}) {
+      codings.push_back({levels, static_cast<std::uint8_t>(bits), draws, 256});
+    }
+  }
+  codings.push_back({levels, 4, true, 4096});
+  codings.push_back({powers, 8, false, 512});
+  codings.push_back({powers, 8, true, 512});
+  codings.push_back({signs, 1, false, 1024});
+  codings.push_back({e4m3, 8, false, 256});
+  codings.push_back({e5m2, 8, false, 256});
+  codings.push_back({bf16, 16, false, 64});
+  return codings;
+}
+
+// Runs `body` for every coding, kind of values and some lengths, on every SIMD target.
+template <class Body>
+void for_each_vector(Body body) {
+  for_each_target([&] {
+    for (const Coding& coding : all_codings()) {
+      for (const Kind kind : all_kinds) {
+        for (const std::size_t count : {0, 1, 15, 16, 17, 127, 256, 300, 1024, 9001}) {
+          INFO("kind " << int(coding.kind) << " bits " << int(coding.bits) << " draws "
+                       << coding.draws << " values " << int(kind) << " count " << count);
+          body(coding, kind, count);
+        }
+      }
+    }
+  });
+}
+
+ByteVector room(std::size_t bytes, std::size_t shift) {
+  return ByteVector(bytes + shift + 16, untouched);
+}
+
+ByteVector encoded(const Coding& coding, const Floats& values,
+                   const CodingInput& input = some_input) {
+  ByteVector out(coding.bytes(values.size()));
+  scalar::encode_values({coding, input, values.data(), values.size(), out.data()});
+  return out;
+}
+
+Floats decoded(const Coding& coding, const ByteVector& coded, std::size_t count) {
+  Floats values(count);
+  scalar::decode_values(
+      {coding, coded.data(), count, reinterpret_cast<std::byte*>(values.data()), DType::f32, 1});
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("values are coded as the twin does") {
+  for_each_vector([](const Coding& coding, Kind kind, std::size_t count) {
+    const std::size_t shift = count % 4;
+    const Floats values = floats_of(kind, count, 1);
+    ByteVector plain = room(coding.bytes(count), shift), fast = plain;
+    scalar::encode_values({coding, some_input, values.data(), count, plain.data() + shift});
+    encode_values({coding, some_input, values.data(), count, fast.data() + shift});
+    REQUIRE(plain == fast);
+  });
+}
+
+TEST_CASE("coded values are read as the twin does") {
+  for_each_vector([](const Coding& coding, Kind kind, std::size_t count) {
+    const std::size_t shift = count % 3;
+    ByteVector coded = encoded(coding, floats_of(kind, count, 2));
+    coded.insert(coded.begin(), shift, untouched);
+    for (const DType type : value_types) {
+      for (const float divisor : {1.0f, 3.0f}) {
+        ByteVector plain = room(count * size_of(type), shift), fast = plain;
+        scalar::decode_values(
+            {coding, coded.data() + shift, count, plain.data() + shift, type, divisor});
+        decode_values({coding, coded.data() + shift, count, fast.data() + shift, type, divisor});
+        for (ByteVector* out : {&plain, &fast}) {
+          out->erase(out->begin(), out->begin() + static_cast<std::ptrdiff_t>(shift));
+          REQUIRE((*out)[count * size_of(type)] == untouched);
+          out->resize(count * size_of(type));
+        }
+        REQUIRE(same_values(plain, fast, type));
+      }
+    }
+  });
+}
+
+TEST_CASE("coded sums are those of the twin; the output may be an input") {
+  for_each_vector([](const Coding& coding, Kind kind, std::size_t count) {
+    for (const std::size_t n : {1, 2, 5}) {
+      std::vector<ByteVector> plain_in, fast_in;
+      for (std::size_t k = 0; k < n; ++k) {
+        plain_in.push_back(encoded(coding, floats_of(kind, count, static_cast<unsigned>(k))));
+      }
+      fast_in = plain_in;
+      const auto args = [&](std::vector<ByteVector>& in, std::vector<const std::byte*>& pointers) {
+        for (const ByteVector& one : in) pointers.push_back(one.data());
+        return SumCodedKernel::Args{coding,          some_input, in[n - 1].data(),
+                                    pointers.data(), n,          count};
+      };
+      std::vector<const std::byte*> plain_pointers, fast_pointers;
+      scalar::sum_coded(args(plain_in, plain_pointers));
+      sum_coded(args(fast_in, fast_pointers));
+      REQUIRE(plain_in == fast_in);
+    }
+  });
+}
+
+TEST_CASE("any bytes can be decoded") {
+  std::mt19937_64 random(5);
+  for (const Coding& coding : all_codings()) {
+    constexpr std::size_t count = 700;
+    ByteVector coded(coding.bytes(count));
+    for (std::byte& byte : coded) byte = static_cast<std::byte>(random());
+    const Floats plain = decoded(coding, coded, count);
+    for_each_target([&] {
+      Floats fast(count);
+      decode_values(
+          {coding, coded.data(), count, reinterpret_cast<std::byte*>(fast.data()), DType::f32, 1});
+      REQUIRE(same(plain, fast));
+    });
+  }
+}
+
+TEST_CASE("a value that is not finite makes its block NaN, and no other") {
+  for (const Coding& coding : all_codings()) {
+    for (const float bad :
+         {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+      if (coding.kind == Coding::Kind::bf16) continue;
+      const std::size_t block = coding.block;
+      Floats values = floats_of(Kind::normal, 2 * block + 5, 1);
+      values[block + 3] = bad;
+      const Floats back = decoded(coding, encoded(coding, values), values.size());
+      for (std::size_t i = 0; i < back.size(); ++i) {
+        REQUIRE(std::isnan(back[i]) == (i / block == 1));
+      }
+    }
+  }
+}
+
+TEST_CASE("levels round to the nearest; the largest magnitude has the last one") {
+  const Coding coding{Coding::Kind::levels, 8, false, 256};
+  Floats values = floats_of(Kind::normal, 256, 3);
+  values[17] = -12.7f;
+  const Floats back = decoded(coding, encoded(coding, values), values.size());
+  constexpr float step = 12.7f / 127;
+  CHECK(back[17] == -12.7f);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    CHECK(std::fabs(back[i] - values[i]) <= step / 2 * 1.0001f);
+  }
+}
+
+// Over many keys the mean comes within five standard deviations of the value.
+TEST_CASE("what is drawn has no bias") {
+  constexpr int keys = 4000;
+  for (const Coding& coding : all_codings()) {
+    if (!coding.draws) continue;
+    const Floats values = {1, -0.7f, 0.33f, 0.05f, -0.001f, 1e-6f, 0, 0.4999f};
+    std::vector<double> sums(values.size()), squares(values.size());
+    for (int key = 0; key < keys; ++key) {
+      const CodingInput input = {1, std::uint64_t(key) * 0x9E3779B97F4A7C15u, 77};
+      const Floats back = decoded(coding, encoded(coding, values, input), values.size());
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        sums[i] += double(back[i]);
+        squares[i] += double(back[i]) * double(back[i]);
+      }
+    }
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const double mean = sums[i] / keys;
+      const double variance = std::max(squares[i] / keys - mean * mean, 0.0);
+      // At least one draw in the whole of them may be missing where hardly any goes up.
+      const double allowed = 5 * std::sqrt(variance / keys) + 2e-3 * std::fabs(values[i]) + 1e-5;
+      INFO("kind " << int(coding.kind) << " bits " << int(coding.bits) << " value " << values[i]);
+      CHECK(std::fabs(mean - double(values[i])) <= allowed);
+    }
+  }
+}
+
+TEST_CASE("draws of neighbours, and of keys, are independent") {
+  constexpr int n = 1 << 16;
+  constexpr int five_deviations = 5 * 128;
+  for (const unsigned bit : {31u, 24u, 9u, 8u}) {
+    int ones = 0, along = 0, across = 0;
+    for (std::uint32_t i = 0; i < n; ++i) {
+      const std::uint32_t own = drawn_bits(mix(1, 7), i) >> bit;
+      ones += static_cast<int>(own & 1);
+      along += static_cast<int>((own ^ drawn_bits(mix(1, 7), i + 1) >> bit) & 1);
+      across += static_cast<int>((own ^ drawn_bits(mix(1, 8), i) >> bit) & 1);
+    }
+    for (const int count : {ones, along, across}) CHECK(std::abs(count - n / 2) < five_deviations);
+  }
+}
+
+TEST_CASE("powers of two within a factor of two, signs with the given scale") {
+  const Floats values = floats_of(Kind::all_sizes, 512, 4);
+  const Coding powers{Coding::Kind::powers, 8, true, 512};
+  const float largest = std::fabs(*std::max_element(
+      values.begin(), values.end(), [](float a, float b) { return std::fabs(a) < std::fabs(b); }));
+  const Floats back = decoded(powers, encoded(powers, values), values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (std::fabs(values[i]) < largest * 0x1p-120f) continue;  // may be zero
+    CHECK(back[i] / values[i] > 0.5f);
+    CHECK(back[i] / values[i] < 2);
+  }
+  const Coding signs{Coding::Kind::signs, 1, false, 1024};
+  const Floats bare = decoded(signs, encoded(signs, {2, -0.5f, 0, -0.0f, 1e-40f}), 5);
+  CHECK(bare == Floats{3, -3, 3, 3, 3});
+}
