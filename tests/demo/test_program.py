@@ -181,6 +181,17 @@ class Short(Case):
         self.assertNotIn("demo: accuracy", output)
         self.assertLess(seconds, 20)
 
+    def test_schemes_may_be_named(self):
+        status, output, complaints, _ = run(
+            "--ranks", "2", "--epochs", "6", "--schemes", "int8", "qsgd:bits=3", "--scheme-steps",
+            "5", "--link", "1000", "--picture", os.devnull)
+        if "No comparison of schemes" in output:
+            self.skipTest("this machine lends no hosts")
+        self.assertEqual((status, complaints), (0, ""), output)
+        self.assertRegex(output, r"(?m)^int8 +not reached .* 100.00 %$")
+        self.assertRegex(output, r"(?m)^qsgd:bits=3 +skipped: .*bits is .3., expected")
+        self.assertNotIn("ExDyna", output)
+
 
 class Long(Case):
     def test_the_whole_demo(self):

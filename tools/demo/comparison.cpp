@@ -36,8 +36,8 @@ constexpr double reserve_s = 12.0;
 constexpr double silence_max_s = 20.0;
 
 struct Scheme {
-  const char* name;
-  const char* spec;
+  std::string_view name;
+  std::string_view spec;
   double bytes_per_element;  // minimum
 };
 
@@ -54,6 +54,19 @@ constexpr std::array<Scheme, 8> known_schemes = {{
     {"dense bfloat16", "bf16:bypass=never", 2.0},
 }};
 
+// Those that the user has named go by their specs, unless they are among the usual ones.
+std::vector<Scheme> schemes_of(const Options& options) {
+  if (options.schemes.empty()) return {known_schemes.begin(), known_schemes.end()};
+  std::vector<Scheme> schemes;
+  for (const std::string& spec : options.schemes) {
+    const auto* const known =
+        std::find_if(known_schemes.begin(), known_schemes.end(),
+                     [&](const Scheme& scheme) { return scheme.spec == spec; });
+    schemes.push_back(known != known_schemes.end() ? *known : Scheme{spec, spec, 0.0});
+  }
+  return schemes;
+}
+
 struct Outcome {
   const Scheme* scheme;
   ChartLine line;
@@ -68,9 +81,10 @@ double link_time_s(const Scheme& scheme, const Options& options, const LinkPlan&
 
 // Why the library lacks this compressor; empty if it has it.
 std::string refused(const Scheme& scheme) {
-  if (std::string_view(scheme.spec) == "dense") return {};
+  if (scheme.spec == "dense") return {};
   pithCompressor_t made = nullptr;
-  if (pithCompressorCreate(&made, scheme.spec) != pithSuccess) return pithGetLastError(nullptr);
+  const std::string spec(scheme.spec);
+  if (pithCompressorCreate(&made, spec.c_str()) != pithSuccess) return pithGetLastError(nullptr);
   pithCompressorDestroy(made);
   return {};
 }
@@ -159,12 +173,6 @@ void print_verdict_of_auto(std::span<const Outcome> outcomes) {
       own, best->scheme->name, fixed, fixed / own);
 }
 
-const char* name_of(std::string_view spec) {
-  const auto* const found = std::find_if(known_schemes.begin(), known_schemes.end(),
-                                         [&](const Scheme& scheme) { return scheme.spec == spec; });
-  return found == known_schemes.end() ? "" : found->name;
-}
-
 struct Stuck : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -187,7 +195,7 @@ Outcome run_scheme(const Scheme& scheme, Options options, Hosts& hosts, const Li
   print_scheme(scheme, board.reports());
   const RankReport& report = board.reports()[0];
   const std::span<const CurvePoint> curve = curve_of(report);
-  Outcome outcome{&scheme, {scheme.name, {curve.begin(), curve.end()}}};
+  Outcome outcome{&scheme, {std::string(scheme.name), {curve.begin(), curve.end()}}};
   if (scheme.spec != auto_spec) return outcome;
   const std::span<const SchemeChoice> choices(report.choices.data(), report.choice_count);
   print_choices(choices, links);
@@ -215,8 +223,9 @@ bool compare_schemes(const Options& options, const Dataset& data, const Deadline
   std::vector<Outcome> outcomes;
   ProgressLine half_drawn(true);  // left by ranks that were killed
   bool good = true;
-  std::size_t later = known_schemes.size();
-  for (const Scheme& scheme : known_schemes) {
+  const std::vector<Scheme> schemes = schemes_of(options);
+  std::size_t later = schemes.size();
+  for (const Scheme& scheme : schemes) {
     const Deadline own(deadline.left_s() - reserve_s * static_cast<double>(--later));
     const bool late = own.left_s() < link_time_s(scheme, options, links) + spare_min_s;
     const std::string why = late ? "too little of the demo's time is left" : refused(scheme);
@@ -262,7 +271,9 @@ void run_scheme_rank(const Options& options, const Dataset& data, const Board& b
   RankReport& report = board.reports()[static_cast<std::size_t>(options.rank)];
   // Progress in place of the table's row, which takes up to half a minute.
   ProgressLine line(options.rank == 0);
-  const std::string label = fmt::format("{:<15}", name_of(plan.spec));
+  Options own = options;
+  own.schemes = {options.scheme};
+  const std::string label = fmt::format("{:<15}", schemes_of(own)[0].name);
   const auto note = [&](std::size_t done) {
     if (options.rank == 0 && links.begins(done)) ask_for_links(options, links.mbit(done) * 1e6);
     std::atomic_ref(report.stepped_at_s).store(now_s());

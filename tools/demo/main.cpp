@@ -47,6 +47,9 @@ void add_flags(CLI::App& app, Options& options) {
   app.add_option("--data", options.data, "the digits, one a line: 64 pixels and the label")
       ->capture_default_str();
   app.add_flag("!--no-comparison", options.comparison, "leave out the schemes over a slow link");
+  app.add_option("--schemes", options.schemes,
+                 "specs to compare there, as int8 or topk:density=0.1, or dense")
+      ->type_name("SPEC");
   app.add_option("--scheme-steps", options.scheme_steps, "of each scheme that is compared")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();

@@ -34,6 +34,7 @@ struct Options {
 
   // For the comparison of schemes.
   bool comparison = true;
+  std::vector<std::string> schemes;  // specs, or "dense"; none: the usual ones
   std::size_t scheme_steps = 110;
   // Between the hosts, one after another, each for an epoch; then again. A tenth of the rates of
   // AR-Topk's authors (their schedule C1), as this network has a tenth of their least one's bytes.
