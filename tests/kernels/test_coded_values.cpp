@@ -173,7 +173,7 @@ TEST_CASE("what is drawn has no bias") {
   constexpr int keys = 4000;
   for (const Coding& coding : all_codings()) {
     if (!coding.draws) continue;
-    const Floats values = {1, -0.7f, 0.33f, 0.05f, -0.001f, 1e-6f, 0, 0.4999f};
+    const Floats values = {1.3f, -0.7f, 0.33f, 0.05f, -0.001f, 1e-6f, 0, 0.4999f};
     std::vector<double> sums(values.size()), squares(values.size());
     for (int key = 0; key < keys; ++key) {
       const CodingInput input = {1, std::uint64_t(key) * 0x9E3779B97F4A7C15u, 77};
@@ -191,6 +191,24 @@ TEST_CASE("what is drawn has no bias") {
       INFO("kind " << int(coding.kind) << " bits " << int(coding.bits) << " value " << values[i]);
       CHECK(std::fabs(mean - double(values[i])) <= allowed);
     }
+  }
+}
+
+// The largest magnitude may be rounded up: the sum of 7 and the largest number drawn is 8.
+TEST_CASE("no draw leads beyond the last level") {
+  const std::uint64_t key = mix(1, 7);
+  std::uint32_t index = 0;
+  while (drawn_bits(key, index) >> 8 != 0xffffff) ++index;
+  const CodingInput input = {1, key, index};
+  for (const std::uint8_t bits : {std::uint8_t{2}, std::uint8_t{4}}) {
+    const Coding coding{Coding::Kind::levels, bits, true, 256};
+    const Floats one = {1};
+    ByteVector coded(coding.bytes(1));
+    CHECK(decoded(coding, encoded(coding, one, input), 1) == one);
+    for_each_target([&] {
+      encode_values({coding, input, one.data(), 1, coded.data()});
+      CHECK(decoded(coding, coded, 1) == one);
+    });
   }
 }
 
