@@ -13,11 +13,15 @@ namespace {
 class Segments {
  public:
   Segments(const CodedSum& sum, int ranks)
-      : sum_(sum), blocks_(blocks_in(sum.pieces, sum.coding), ranks) {}
+      : sum_(sum),
+        blocks_(blocks_in(sum.pieces, sum.coding), ranks),
+        ranks_(ranks),
+        turn_(static_cast<int>(sum.step % static_cast<std::uint32_t>(ranks))) {}
 
-  Range blocks(int rank) const { return blocks_[rank]; }
+  // The first segments may have a block more, or all of them: parcel by parcel other ranks'.
+  Range blocks(int rank) const { return blocks_[wrap(rank - turn_, ranks_)]; }
   Bytes operator[](int rank) const {
-    const Range own = blocks_[rank];
+    const Range own = blocks(rank);
     const std::size_t begin = bytes_before(own.begin);
     return {sum_.values + begin, bytes_before(own.begin + own.size) - begin};
   }
@@ -41,6 +45,8 @@ class Segments {
 
   const CodedSum& sum_;
   Blocks blocks_;
+  int ranks_;
+  int turn_;
 };
 using Exchange = SegmentExchange<Segments>;
 
@@ -99,7 +105,8 @@ Task<Error> sum_coded_values(Call& call, CodedSum sum) {
 // sum, so that its mean is a sign.
 CodingInput coding_input(const Call& call, const SparseCall& args, const Piece& piece, bool sums) {
   const Compressor& compressor = *args.tensors[piece.tensor].compressor;
-  const std::uint64_t of_tensor = mix(mix(compressor.spec().seed, compressor.step), piece.tensor);
+  const std::uint64_t of_step = mix(compressor.spec().seed, compressor.step);
+  const std::uint64_t of_tensor = mix(mix(of_step, compressor.count()), piece.tensor);
   const std::uint64_t who = 2 * static_cast<std::uint64_t>(call.rank()) + (sums ? 1 : 0);
   return {.scale = sums ? static_cast<float>(call.size()) : 1.0f,
           .key = mix(of_tensor, who),

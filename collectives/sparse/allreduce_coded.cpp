@@ -5,9 +5,10 @@
 //   strand 1:     add, encode > scatter > sum > gather > decode       1, 5, 9, ...
 //   ...
 //
-// A rank that finds its gradient not finite sends nothing but NaN from that parcel on. All ranks
-// see it in the parcel's first sum, and deliver NaN in the end. A sum beyond float32 makes its
-// block NaN, and is not told from that if it is a parcel's first. Cost: coded_cost.hpp.
+// A rank that finds its gradient not finite marks what it sends from that parcel on. All ranks see
+// it in the parcel's first sum, and deliver NaN in the end. A sum beyond float32 makes its block
+// NaN (bf16: is clipped), and is gone.
+// Cost: coded_cost.hpp.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -41,7 +42,14 @@ class Results {
     decode(piece, coded, tensor.recv + piece.range.begin * size_of(tensor.type), tensor.type,
            divisor_of(tensor, call_.size()), tensor.device ? *tensor.device : call_.compute());
   }
-  void finish() { conclude_before(args_.tensors.size()); }
+  // After the last parcel, if no rank's gradient was bad: only now values leave the accumulators.
+  void finish() {
+    conclude_before(args_.tensors.size());
+    for (const CompressedTensor& tensor : args_.tensors) {
+      tensor.compressor->stats.selected_union = tensor.count;
+      tensor.compressor->take_all();
+    }
+  }
   // Nothing is written any more.
   void abandon() { writer_.reset(); }
 
@@ -59,7 +67,7 @@ class Results {
   }
   void conclude_before(std::size_t end) {
     while (tensor_ < end) {
-      conclude_whole(args_, args_.tensors[tensor_], *writer_);
+      args_.conclude(args_.tensors[tensor_], *writer_);
       ++tensor_;
       if (tensor_ < args_.tensors.size()) writer_.emplace(call_, args_.tensors[tensor_]);
     }
@@ -110,7 +118,7 @@ struct CodedCall {
   Results results;
 };
 
-// All bits set: a scale of NaN in every block, or every value.
+// All bits set: a marked scale in every block, or NaN in every value.
 void poison(std::byte* values, std::size_t bytes) { std::memset(values, 0xff, bytes); }
 
 // Adds gradients and encodes the sums while they are in the cache.
@@ -154,8 +162,12 @@ void put_parcel(CodedCall& coded, Pieces pieces, const std::byte* values) {
   });
 }
 
-bool begins_with_nan(const Coding& coding, const std::byte* values) {
-  return is_nan(values, coding.kind == Coding::Kind::bf16 ? DType::bf16 : DType::f32);
+// Sums of bf16 are clipped, so that they are NaN only for this.
+bool is_poisoned(const Coding& coding, const std::byte* values) {
+  if (coding.kind == Coding::Kind::bf16) return is_nan(values, DType::bf16);
+  std::uint32_t scale = 0;
+  std::memcpy(&scale, values, sizeof scale);
+  return scale == Coding::marked_scale;
 }
 
 // `values` is reused: on a device the queue decodes a parcel before it encodes the next one.
@@ -171,7 +183,7 @@ Task<Error> sum_parcel(Call& call, CodedCall& coded, Pieces pieces, std::uint32_
   sum.step = step;
   error = co_await sum_coded_values(call, sum);
   if (error) co_return error;
-  coded.nan = coded.nan || begins_with_nan(coded.coding, values);
+  coded.nan = coded.nan || is_poisoned(coded.coding, values);
   if (!coded.nan) put_parcel(coded, pieces, values);
   co_await call.turn();
   co_return error;

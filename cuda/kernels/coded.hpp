@@ -88,7 +88,10 @@ struct EncodeValues {
   PITH_DEVICE static std::uint32_t code_of(const Args& args, const BlockScale& block, float value,
                                            std::uint32_t index) {
     const CodeForm& form = args.form;
-    if (form.kind == CodeKind::signs) return value < 0 ? 1 : 0;
+    if (form.kind == CodeKind::signs) {
+      const std::uint32_t of_zero = index * 0x9e3779b9u + static_cast<std::uint32_t>(args.key);
+      return (value == 0 ? of_zero : bits_as<std::uint32_t>(value)) >> 31;
+    }
     const std::uint32_t drawn = form.draws ? drawn_bits(args.key, index) : 0;
     if (form.kind == CodeKind::powers) {
       return power_of(block, bits_as<std::uint32_t>(value), form.draws ? drawn >> 9 : 1u << 22);

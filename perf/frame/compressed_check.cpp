@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "frame/coded_check.hpp"
 #include "frame/library_topk.hpp"
 
 namespace pith_perf {
@@ -58,6 +59,7 @@ CompressedCheck::CompressedCheck(const pith::Spec& spec, const Team& team, std::
 Errors CompressedCheck::check(const std::vector<std::span<const float>>& gradients,
                               const std::vector<std::span<const float>>& results,
                               const Compressors& compressors) {
+  if (spec_.scheme->coding) return compare_coded(gradients, results);
   // A call that may have been bypassed cannot be compared with the plain algorithm. By host, sums
   // are elected that no single rank has. A density that adapts is not known here.
   const bool plain = spec_.sparse() && !spec_.adapts() && !spec_.may_bypass && !spec_.by_host;
@@ -148,6 +150,51 @@ Errors CompressedCheck::compare_with_topk(const std::vector<std::span<const floa
       const double expected = double(sums[i]) / parts_;
       errors.add(double(results[local][i]) - expected, allowed_of_result(expected));
       errors.wrong += spec_.feedback && residual[i] != residuals_[local][i];
+    }
+  }
+  return errors;
+}
+
+// A chunk is a whole number of blocks.
+Errors CompressedCheck::compare_coded(const std::vector<std::span<const float>>& gradients,
+                                      const std::vector<std::span<const float>>& results) const {
+  static_assert(chunk_elements % pith::Coding::most_block == 0);
+  const pith::Coding coding = spec_.scheme->coding(spec_);
+  const bool votes = coding.kind == pith::Coding::Kind::signs;
+  Errors errors;
+  std::vector<std::vector<double>> sums(gradients.size());
+  std::vector<std::vector<double>> allowed(gradients.size());
+  for (std::size_t begin = 0; begin < count_; begin += chunk_elements) {
+    const std::size_t size = std::min(chunk_elements, count_ - begin);
+    for (std::size_t local = 0; local < gradients.size(); ++local) {
+      const auto given = gradients[local].subspan(begin, size);
+      sums[local].assign(given.begin(), given.end());
+      allowed[local].assign(size, 0);
+      // Of a vote the sum is that of the signs; zero may have either.
+      for (std::size_t i = 0; votes && i < size; ++i) {
+        allowed[local][i] = given[i] == 0 ? 1 : 0;
+        sums[local][i] = given[i] == 0 ? 0 : std::copysign(1.0, double(given[i]));
+      }
+      add_coding_error(coding, sums[local], allowed[local]);
+    }
+    sum(team_, sums);
+    sum(team_, allowed);
+    for (std::size_t local = 0; local < results.size(); ++local) {
+      if (team_.ranks() > 1) add_coding_error(coding, sums[local], allowed[local]);
+      for (std::size_t i = 0; i < size; ++i) {
+        const double result = double(results[local][begin + i]);
+        const double vote = sums[local][i];
+        if (votes) {
+          const double won = team_.ranks() / parts_;
+          const bool open = std::abs(vote) <= allowed[local][i];
+          const double expected = std::copysign(won, open ? result : vote);
+          errors.add(result - expected, allowed_of_result(expected));
+        } else {
+          const double off = allowed[local][i] / parts_;
+          errors.add(result - vote / parts_,
+                     off + allowed_of_result(std::abs(vote / parts_) + off));
+        }
+      }
     }
   }
   return errors;

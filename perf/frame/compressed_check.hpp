@@ -1,8 +1,10 @@
 // Checks results of compressed calls against the scheme's definition.
 //
-// Sums are checked, unless the whole result is: what was removed from all ranks' gradients and
-// residuals must have arrived. With feedback=0, where unelected elements are dropped, this holds
-// only for elements that arrived. Elections are checked depending on the scheme's electors:
+// Where all elements are sent in few bits, each may be off by what rounding loses on each rank and
+// in the sum; of signs the majority is checked. Otherwise: Sums are checked, unless the whole
+// result is: what was removed from all ranks' gradients and residuals must have arrived. With
+// feedback=0, where unelected elements are dropped, this holds only for elements that arrived.
+// Elections are checked depending on the scheme's electors:
 //
 //  each rank   everything: result and residual of each element, bits of the residual
 //  leader      who leads, that the leader's exact k largest are elected, that they were removed on
@@ -58,6 +60,9 @@ class CompressedCheck {
   Errors compare_sums(const std::vector<std::span<const float>>& gradients,
                       const std::vector<std::span<const float>>& results,
                       const Compressors& compressors);
+  // For a scheme that codes all elements.
+  Errors compare_coded(const std::vector<std::span<const float>>& gradients,
+                       const std::vector<std::span<const float>>& results) const;
   // Gradient plus residual before the call.
   Vectors sums_of(const std::vector<std::span<const float>>& gradients) const;
   // Elements of this thread's ranks that contradict the election: elected ones must have been

@@ -30,6 +30,7 @@ constexpr std::array fp8_keys{keys::choice<0>("format", format_words),
                               keys::choice<1>("block", block_words)};
 constexpr std::array qsgd_keys{keys::choice<0>("bits", bits_words),
                                keys::choice<1>("bucket", block_words), keys::seed};
+constexpr std::array sign_keys{keys::seed};
 constexpr std::array natural_keys{keys::choice<0>("block", block_words), keys::seed};
 
 }  // namespace
@@ -99,11 +100,13 @@ const Scheme natural_scheme{
               .block = block_of(spec.choices[0])};
     }};
 
-// signSGD with majority vote [Bernstein et al., ICLR 2019].
+// signSGD with majority vote [Bernstein et al., ICLR 2019]. There zero and ties count as +1, by
+// which with an even number of ranks all elements would drift.
 const Scheme sign_scheme{
     .name = "sign",
     .summary = "one bit each: the sign that most ranks have, times their number",
     .exchange = "coded",
+    .keys = sign_keys,
     .coding = [](const Spec&) -> Coding {
       return {.kind = Coding::Kind::signs, .bits = 1, .block = 1024};
     }};

@@ -322,18 +322,20 @@ struct DecodeIndicesKernel {
 // A vector of values coded in blocks: a float32 scale, then a code of `bits` bits per value. Byte j
 // of a block's codes has those of its values j, j + n, j + 2 n, ... from its lowest bits up, with n
 // the number of these bytes, so that neighbouring values make neighbouring bytes. A scale of NaN
-// makes all values of its block NaN; a value that is not finite makes its block's scale NaN.
+// makes all values of its block NaN; a value that is not finite makes its block's scale NaN. A
+// scale with all bits set is such a NaN, too, and a sum passes it on: no values are coded to it.
 // bf16 has no scale, and its values lie one behind another.
 struct Coding {
   enum class Kind : std::uint8_t {
     levels,  // signed integers times the scale; the largest magnitude has the last level
     powers,  // a sign, and how many times the scale is halved; 127: zero
-    signs,   // the sign of the scale; zero counts as positive
+    signs,   // the sign of the scale; that of zero changes from index to index, and with the key
     e4m3,    // 8-bit floats times the scale; the largest magnitude has the last number
     e5m2,
     bf16,
   };
   static constexpr std::size_t most_block = 4096;
+  static constexpr std::uint32_t marked_scale = 0xffffffff;
   static constexpr std::size_t granule = 16;  // bytes of codes are a multiple of it
 
   Kind kind = Kind::levels;

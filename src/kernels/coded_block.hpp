@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 
 #include "core/sparse_kernel_args.hpp"
@@ -74,6 +75,24 @@ constexpr std::uint32_t drawn_bits(std::uint64_t key, std::uint32_t index) {
   x ^= static_cast<std::uint32_t>(key >> 32);
   x = (x ^ x >> 15) * DrawHash::second;
   return x ^ x >> 16;
+}
+
+// Whether zero counts as negative.
+constexpr bool sign_of_zero(std::uint64_t key, std::uint32_t index) {
+  return (index * DrawHash::spread + static_cast<std::uint32_t>(key)) >> 31 != 0;
+}
+
+// For the block at `at` of each input.
+inline bool is_marked(const SumCodedKernel::Args& args, std::size_t at) {
+  for (std::size_t k = 0; k < args.n; ++k) {
+    std::uint32_t scale = 0;
+    std::memcpy(&scale, args.in[k] + at, sizeof scale);
+    if (scale == Coding::marked_scale) return true;
+  }
+  return false;
+}
+inline void mark(const Coding& coding, std::size_t values, std::byte* out) {
+  std::memset(out, 0xff, coding.bytes(values));
 }
 
 }  // namespace pith::kernels

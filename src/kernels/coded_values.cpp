@@ -68,8 +68,9 @@ struct Coder {
   // In the low bits of each word; as for drawn().
   HWY_INLINE Word code_of(Float value, std::uint32_t index, Word spread) const {
     if constexpr (kKind == Kind::signs) {
-      return hn::And(as_word(hn::VecFromMask(Floats(), hn::Lt(value, hn::Zero(Floats())))),
-                     constant(1));
+      const Word start = constant(index * DrawHash::spread + static_cast<std::uint32_t>(key));
+      const auto is_zero = hn::RebindMask(Words(), hn::Eq(value, hn::Zero(Floats())));
+      return hn::ShiftRight<31>(select(is_zero, hn::Add(start, spread), as_word(value)));
     } else if constexpr (kKind == Kind::powers) {
       const Word up = kDraws ? hn::ShiftRight<9>(drawn(index, spread)) : constant(1u << 22);
       const Word bits = as_word(value);
@@ -237,6 +238,11 @@ void sum_as(const SumCodedKernel::Args& args) {
   std::size_t at = 0;
   for_each_block(args.coding, args.count, [&](std::size_t begin, std::size_t n) HWY_ATTR {
     const std::size_t bytes = args.coding.code_bytes(n);
+    if (is_marked(args, at)) {
+      mark(args.coding, n, args.out + at);
+      at += sizeof(float) + bytes;
+      return;
+    }
     decode_block<kKind, kBits>(args.in[0] + at, bytes, [&](std::size_t i, Float value) HWY_ATTR {
       hn::StoreU(value, Floats(), sums + i);
     });

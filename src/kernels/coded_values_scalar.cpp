@@ -16,10 +16,14 @@ namespace {
 // A block, with zeros behind its values up to a whole number of bytes of codes.
 using Values = std::array<float, Coding::most_block + 8 * Coding::granule>;
 
+std::uint32_t sign_bit_of(const CodingInput& input, float value, std::uint32_t index) {
+  if (value == 0) return sign_of_zero(input.key, index) ? 1 : 0;
+  return value < 0 ? 1 : 0;
+}
+
 std::uint32_t code_of(const Coding& coding, const BlockScale& block, float value,
                       std::uint32_t drawn) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
-  if (coding.kind == Coding::Kind::signs) return value < 0 ? 1 : 0;
   if (coding.kind == Coding::Kind::powers) {
     const std::uint32_t up = coding.draws ? drawn >> 9 : 1u << 22;
     const std::uint32_t top = std::bit_cast<std::uint32_t>(block.scale) >> 23;
@@ -67,9 +71,11 @@ void encode_block(const Coding& coding, const CodingInput& input, Values& values
   for (std::size_t j = 0; j < bytes; ++j) {
     for (std::size_t k = 0; k < coding.codes_per_byte(); ++k) {
       const std::size_t i = k * bytes + j;
-      const std::uint32_t drawn =
-          coding.draws ? drawn_bits(input.key, input.first + static_cast<std::uint32_t>(i)) : 0;
-      const std::uint32_t code = code_of(coding, block, values[i], drawn);
+      const std::uint32_t index = input.first + static_cast<std::uint32_t>(i);
+      const std::uint32_t code =
+          coding.kind == Coding::Kind::signs
+              ? sign_bit_of(input, values[i], index)
+              : code_of(coding, block, values[i], coding.draws ? drawn_bits(input.key, index) : 0);
       out[j] |= static_cast<std::byte>(code << (k * coding.bits));
     }
   }
@@ -133,6 +139,10 @@ void sum_coded(const SumCodedKernel::Args& args) {
   for (std::size_t done = 0; done < args.count; done += args.coding.block) {
     const std::size_t n = std::min<std::size_t>(args.coding.block, args.count - done);
     const std::size_t begin = args.coding.bytes(done);
+    if (is_marked(args, begin)) {
+      mark(args.coding, n, args.out + begin);
+      continue;
+    }
     for (std::size_t k = 0; k < args.n; ++k) {
       decode_block(args.coding, args.in[k] + begin, n,
                    [&](std::size_t i, float value) { sums[i] = k == 0 ? value : sums[i] + value; });

@@ -14,23 +14,17 @@ double passes(std::size_t count) {
   return double(count) * (nominal::select_element + nominal::write_element);
 }
 
-// Where nobody elects.
-double bytes_per_value(const Spec& spec, std::size_t count) {
-  if (!spec.scheme->coding || count == 0) return sizeof(float);
-  return double(spec.scheme->coding(spec).bytes(count)) / double(count);
-}
-
 }  // namespace
 
 // Each rank adds up all the pairs it receives. Where nobody elects all values go in their type.
 CallCost compressed_cost(const Spec& spec, double density, std::size_t count, int ranks) {
-  if (!spec.sparse()) {
-    CallCost all = dense_cost(count, ranks);
-    all.bytes *= bytes_per_value(spec, count) / double(size_of(DType::f32));
-    return all;
-  }
-  const double k = double(elected_of(density, count));
   const double others = ranks - 1;
+  if (spec.scheme->coding) {
+    return {2 * others, 2 * others / ranks * double(spec.scheme->coding(spec).bytes(count)),
+            passes(count)};
+  }
+  if (!spec.sparse()) return dense_cost(count, ranks);
+  const double k = double(elected_of(density, count));
   const double lists = spec.scheme->electors == Electors::each_rank ? others : 2;
   return {2 * others, lists * k * nominal::pair_bytes,
           (lists + 1) * k * nominal::add_pair + passes(count)};

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <mutex>
 
 #include "collectives/dense/handle_exchange.hpp"
 #include "collectives/premultiply.hpp"
+#include "collectives/sparse/coded_cost.hpp"
 #include "core/log.hpp"
 
 namespace pith {
@@ -31,20 +33,34 @@ Need need_of(const PairArgs& args, std::size_t) {
   return need;
 }
 
+// Each strand's parcel, and what it gathers; a tensor's last block may be almost empty.
+std::size_t coded_scratch(const Coding& coding, const CompressedArgs& args, std::size_t all) {
+  const std::size_t parcel = std::min(CodedShape::parcel(all), all);
+  const std::size_t tensors = std::min(args.tensors.size(), parcel);
+  const std::size_t bytes =
+      coding.bytes(parcel) + tensors * (coding.scale_bytes() + Coding::granule);
+  return 2 * CodedShape::strands * std::bit_ceil(bytes);
+}
+
 // Lists of candidates, results on their way, and messages; or the vectors of a dense call.
 Need need_of(const CompressedArgs& args, std::size_t ranks) {
   constexpr std::size_t pair_bytes = 12;
   constexpr std::size_t least = std::size_t{1} << 20;
   Need need{2 * least, 4 * least};
+  std::size_t all = 0;
   for (const CompressedTensor& tensor : args.tensors) {
+    all += tensor.count;
     const Spec& spec = tensor.compressor->spec();
     const std::size_t k = spec.sparse() ? elected_of(spec.largest_density(), tensor.count) : 0;
     need.device += 2 * pair_bytes * std::min(tensor.count, 4 * k + (least >> 4));
     need.pinned += pair_bytes * (4 + ranks) * k;
     if (tensor.sparse.count) need.pinned += 2 * pair_bytes * std::min(tensor.count, least);
-    if (!spec.sparse() || spec.may_bypass) need.device += 2 * tensor.count * sizeof(float);
+    const bool dense = !spec.scheme->coding && (!spec.sparse() || spec.may_bypass);
+    if (dense) need.device += 2 * tensor.count * sizeof(float);
     if (spec.by_host) need.pinned += 2 * tensor.count * sizeof(float);
   }
+  const Spec& first = args.tensors[0].compressor->spec();
+  if (first.scheme->coding) need.pinned += coded_scratch(first.scheme->coding(first), args, all);
   const std::size_t chunks = 32 * args.tuning.chunk_bytes;
   return {2 * (need.device + chunks), 2 * (need.pinned + chunks)};
 }

@@ -81,14 +81,17 @@ class CodedReference final : public SchemeReference {
       : case_(c), spec_(*Spec::parse(c.spec)), coding_(spec_.scheme->coding(spec_)) {}
 
   std::string check(SparseProgram& program) override {
+    int turn = 0;
     for (const std::vector<Block>& parcel : parcels()) {
-      for (int owner = 0; owner < case_.ranks; ++owner) {
-        const Range own = block(parcel.size(), case_.ranks, owner);
+      for (int place = 0; place < case_.ranks; ++place) {
+        const Range own = block(parcel.size(), case_.ranks, place);
+        const int owner = (place + turn) % case_.ranks;
         for (std::size_t b = own.begin; b < own.begin + own.size; ++b) {
           std::string failure = compare(program, parcel[b], owner);
           if (!failure.empty()) return failure;
         }
       }
+      ++turn;
     }
     ++step_;
     for (int r = 0; r < case_.ranks; ++r) {
@@ -130,7 +133,8 @@ class CodedReference final : public SchemeReference {
   // Values as they come out of a message.
   std::vector<float> coded(const std::vector<float>& values, const Block& block, int rank,
                            bool sums) const {
-    const std::uint64_t of_tensor = mix(mix(spec_.seed, step_), block.tensor);
+    const std::uint64_t of_tensor =
+        mix(mix(mix(spec_.seed, step_), case_.counts[block.tensor]), block.tensor);
     const CodingInput input = {
         sums ? float(case_.ranks) : 1.0f,
         mix(of_tensor, 2 * static_cast<std::uint64_t>(rank) + (sums ? 1 : 0)),

@@ -1,6 +1,7 @@
 // Every compression scheme, whichever it is, in every way in which it may be called: beside its
 // plain reference, and what all of them must keep. See scheme_conformance.hpp.
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include "tests/catch.hpp"
@@ -196,6 +197,41 @@ TEST_CASE("numbers that are not finite reach every rank, if nothing is elected",
       CHECK(check_nonfinite(case_of(spec, 3, {300, 0, 40}), 1, where) == "");
     }
     CHECK(check_nonfinite(case_of(spec, 3, {1400000}), 0, 1399999) == "");  // several parcels
+  }
+}
+
+// Wherever it is: it is not taken for a rank's bad gradient, which would be kept.
+TEST_CASE("a sum that overflows is gone in the next step", "[sparse][schemes]") {
+  for (const char* spec : {"none", "bf16", "int8", "fp8", "qsgd", "natural"}) {
+    for (const std::size_t where : {0, 700}) {
+      SparseProgram program(case_of(spec, 2, {1000}));
+      World world(world_of(program.sparse_case()));
+      INFO(spec << " at " << where);
+      for (std::uint64_t step = 0; step < 3; ++step) {
+        program.draw(step);
+        if (step == 0) {
+          for (int r = 0; r < 2; ++r) program.gradient(r)[where] = 3e38f;
+        }
+        CHECK(program.step(world) == "");
+        const std::vector<float>& result = program.result(0);
+        const auto nans =
+            std::count_if(result.begin(), result.end(), [](float x) { return x != x; });
+        CHECK(nans <= (step == 0 ? 512 : 0));
+      }
+    }
+  }
+}
+
+// Sparse results are written parcel by parcel; the last one has a NaN.
+TEST_CASE("what is written before a NaN is found is kept", "[sparse][schemes]") {
+  for (const char* spec : {"bf16", "int8", "sign"}) {
+    ModeProgram modes(case_of(spec, 3, {140000, 300000}), {.pairs = true});
+    World world(world_of(modes.program.sparse_case()));
+    INFO(spec);
+    modes.program.draw(0);
+    modes.program.gradient(1, 1)[299999] = std::numeric_limits<float>::quiet_NaN();
+    for (const Error& error : modes.step(world)) CHECK_FALSE(error);
+    for (int r = 0; r < 3; ++r) CHECK(modes.program.residual(r) == modes.program.gradient(r));
   }
 }
 

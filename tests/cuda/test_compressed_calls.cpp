@@ -26,7 +26,7 @@ std::string run_steps(std::size_t ranks, const std::string& spec, std::size_t co
 }
 
 std::string never_bypassed(const std::string& spec) {
-  if (spec == "none") return spec;
+  if (!pith::Spec::parse(spec)->sparse()) return spec;
   return spec + (spec.find(':') == std::string::npos ? ":" : ",") + "bypass=never";
 }
 
@@ -39,6 +39,9 @@ TEST_CASE("compressed calls of every scheme on device memory give the host's bit
                                           "topk:density=0.02,exchange=split",
                                           "none",
                                           "bf16",
+                                          "int8",
+                                          "qsgd:bits=2",
+                                          "sign",
                                           "ar-topk:density=0.01",
                                           "ar-topk:density=0.02,values=bf16",
                                           "ar-topk:density=0.01,reduction=ring",

@@ -239,6 +239,49 @@ TEST_CASE("powers of two within a factor of two, signs with the given scale") {
     CHECK(back[i] / values[i] < 2);
   }
   const Coding signs{Coding::Kind::signs, 1, false, 1024};
-  const Floats bare = decoded(signs, encoded(signs, {2, -0.5f, 0, -0.0f, 1e-40f}), 5);
-  CHECK(bare == Floats{3, -3, 3, 3, 3});
+  const Floats bare = decoded(signs, encoded(signs, {2, -0.5f, 1e-40f}), 3);
+  CHECK(bare == Floats{3, -3, 3});
+}
+
+TEST_CASE("half of all zeros count as negative, each at some time") {
+  const Coding signs{Coding::Kind::signs, 1, false, 1024};
+  Floats sums(4096);
+  for (std::uint64_t step = 0; step < 100; ++step) {
+    const Floats bare =
+        decoded(signs, encoded(signs, Floats(4096, -0.0f), {1, mix(1, step), 5}), 4096);
+    float sum = 0;
+    for (std::size_t i = 0; i < bare.size(); ++i) {
+      sum += bare[i];
+      sums[i] += bare[i];
+    }
+    CHECK(std::fabs(sum) < 5 * 64);
+  }
+  for (const float sum : sums) CHECK(std::fabs(sum) < 60);
+}
+
+TEST_CASE("a mark is passed on by sums, an overflow is none") {
+  for (const Coding& coding : all_codings()) {
+    if (coding.kind == Coding::Kind::bf16) continue;
+    const std::size_t count = 2 * coding.block + 3;
+    const ByteVector huge = encoded(coding, Floats(count, 3e38f), {3e38f, 1, 0});
+    ByteVector marked = huge;
+    std::fill(marked.begin(),
+              marked.begin() + static_cast<std::ptrdiff_t>(coding.bytes(coding.block)),
+              std::byte{0xff});
+    ByteVector out(coding.bytes(count));
+    const std::byte* const in[] = {huge.data(), marked.data()};
+    const auto first_scale = [&] {
+      std::uint32_t scale = 0;
+      std::memcpy(&scale, out.data(), sizeof scale);
+      return scale;
+    };
+    for_each_target([&] {
+      sum_coded({coding, {std::numeric_limits<float>::infinity(), 1, 0}, out.data(), in, 2, count});
+      CHECK(first_scale() == Coding::marked_scale);
+      const std::byte* const both[] = {huge.data(), huge.data()};
+      sum_coded({coding, {1, 1, 0}, out.data(), both, 2, count});
+      CHECK(first_scale() != Coding::marked_scale);
+      CHECK((coding.kind == Coding::Kind::signs || std::isnan(decoded(coding, out, 1)[0])));
+    });
+  }
 }

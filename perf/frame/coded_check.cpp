@@ -1,0 +1,45 @@
+#include "frame/coded_check.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace pith_perf {
+namespace {
+
+using Kind = pith::Coding::Kind;
+
+// Of one value; `largest` is the largest magnitude of its block.
+double error_of(const pith::Coding& coding, double value, double largest) {
+  switch (coding.kind) {
+    case Kind::levels: {
+      const double step = largest / ((1 << (coding.bits - 1)) - 1);
+      return coding.draws ? step : step / 2;
+    }
+    case Kind::powers:
+      return value + std::ldexp(largest, -120);
+    case Kind::e4m3:
+      return std::ldexp(value, -4) + std::ldexp(largest, -18);
+    case Kind::e5m2:
+      return std::ldexp(value, -3) + std::ldexp(largest, -31);
+    case Kind::bf16:
+      return std::ldexp(value, -8);
+    case Kind::signs:
+      break;
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_coding_error(const pith::Coding& coding, std::span<const double> values,
+                      std::span<double> allowed) {
+  const auto most = [&](std::size_t i) { return std::abs(values[i]) + allowed[i]; };
+  for (std::size_t begin = 0; begin < values.size(); begin += coding.block) {
+    const std::size_t end = std::min(begin + coding.block, values.size());
+    double largest = 0;
+    for (std::size_t i = begin; i < end; ++i) largest = std::max(largest, most(i));
+    for (std::size_t i = begin; i < end; ++i) allowed[i] += error_of(coding, most(i), largest);
+  }
+}
+
+}  // namespace pith_perf
