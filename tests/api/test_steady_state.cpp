@@ -42,7 +42,8 @@ void* checked(void* memory) {
 
 }  // namespace
 
-// The C functions as the library's own objects call them (ld --wrap).
+// The C functions as the library's own objects call them; ld --wrap prescribes the names.
+// NOLINTBEGIN(bugprone-reserved-identifier, readability-identifier-naming)
 extern "C" {
 void* __real_malloc(std::size_t size);
 void* __real_calloc(std::size_t items, std::size_t size);
@@ -53,6 +54,7 @@ void* __wrap_calloc(std::size_t items, std::size_t size) {
 }
 void* __wrap_realloc(void* old, std::size_t size) { return count(__real_realloc(old, size)); }
 }
+// NOLINTEND(bugprone-reserved-identifier, readability-identifier-naming)
 
 void* operator new(std::size_t size) { return checked(__real_malloc(size)); }
 void* operator new[](std::size_t size) { return checked(__real_malloc(size)); }
@@ -136,7 +138,8 @@ void find_quiet_window(Rank& self, const std::string& what, int warm, int counte
     const std::uint64_t others = total(self, 1);
     self.meet();
     quiet = own == 0 ? quiet + 1 : 0;
-    others_quiet |= others < static_cast<std::uint64_t>(counted * self.size);
+    others_quiet |=
+        others < static_cast<std::uint64_t>(counted) * static_cast<std::uint64_t>(self.size);
     if (quiet >= demand.windows && others_quiet) return;
     ensure(i + 1 < most_windows, std::to_string(own) + " allocations, and " +
                                      std::to_string(others) +
