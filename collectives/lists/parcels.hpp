@@ -89,6 +89,12 @@ class Pieces {
   std::size_t begin_ = 0;
 };
 
+// Moves `pieces` past the parcel that it is at.
+inline void skip_parcel(Pieces& pieces) {
+  while (!pieces.next().ends_parcel) {
+  }
+}
+
 // Calls each(piece) for the pieces of one parcel. `pieces` is at the first of them.
 template <class Each>
 void for_each_piece(Pieces pieces, Each each) {

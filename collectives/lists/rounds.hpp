@@ -43,10 +43,6 @@ class Rounds {
   }
 
  private:
-  static void skip_parcel(Pieces& pieces) {
-    while (!pieces.next().ends_parcel) {
-    }
-  }
   static bool has_several(Pieces pieces) {
     if (!pieces.done()) skip_parcel(pieces);
     return !pieces.done();

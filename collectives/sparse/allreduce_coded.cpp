@@ -100,14 +100,10 @@ struct CodedCall {
   Pieces pieces() const { return {args.tensors, parcel}; }
   std::size_t most_bytes() const {
     std::size_t most = 1;
-    for (Pieces at = pieces(); !at.done(); skip(at)) {
+    for (Pieces at = pieces(); !at.done(); skip_parcel(at)) {
       most = std::max(most, coded_bytes(at, coding));
     }
     return most;
-  }
-  static void skip(Pieces& at) {
-    while (!at.next().ends_parcel) {
-    }
   }
 
   const SparseCall& args;
@@ -191,7 +187,7 @@ Task<Error> sum_parcel(Call& call, CodedCall& coded, Pieces pieces, std::uint32_
 
 Task<Error> run_strand(Call& call, CodedCall& coded, std::size_t number, std::byte* values) {
   std::uint32_t step = 0;
-  for (Pieces pieces = coded.pieces(); !pieces.done(); CodedCall::skip(pieces), ++step) {
+  for (Pieces pieces = coded.pieces(); !pieces.done(); skip_parcel(pieces), ++step) {
     if (step % coded.strands != number) continue;
     Error error = co_await sum_parcel(call, coded, pieces, step, values);
     if (error) co_return error;
