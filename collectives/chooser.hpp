@@ -17,8 +17,11 @@ class Hosts;
 // What ranks have agreed on of a call whose density is to be chosen.
 struct DensityFacts {
   std::uint64_t step = 0;
+  bool first = false;  // nothing was agreed on before
   // By candidate: the share of the gradient's squares that is sent; the least of all ranks'.
   std::array<double, most_candidates> gains{};
+  // By form: the squares of what coding loses, against all; the most of all ranks'.
+  std::array<double, all_forms.size()> losses{};
   // The longest time since the call before in which there was no compressed call, and of it only
   // this vector's share, by elements, if others had calls since then, too.
   double between_s = 0;
@@ -45,8 +48,8 @@ class Chooser {
   // of this vector that were measured.
   virtual double predicted_seconds(const Spec& spec, std::size_t count, bool dense,
                                    const Hosts* hosts, const LinkSums& earlier) const = 0;
-  // Chooses control.density for a call of `count` elements with density=auto, of which spec.density
-  // is the present one, and when ranks agree next.
+  // Chooses control.density and control.form for a call of `count` elements with density=auto, of
+  // which the spec has the present ones, and when ranks agree next.
   virtual void adapt_density(const Spec& spec, std::size_t count, const DensityFacts& facts,
                              DensityControl& control) const = 0;
 

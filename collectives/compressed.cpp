@@ -23,11 +23,11 @@ namespace pith {
 namespace {
 
 // Every scheme names an exchange: checked by tests/collectives/test_schemes.cpp.
-const SparseExchange& exchange_of(const Scheme& scheme) {
+const SparseExchange& exchange_of(const Spec& spec) {
+  const std::string_view name = exchange_name(spec);
   const auto all = exchanges();
-  return *std::find_if(all.begin(), all.end(), [&](const SparseExchange& exchange) {
-    return exchange.name == scheme.exchange;
-  });
+  return *std::find_if(all.begin(), all.end(),
+                       [&](const SparseExchange& exchange) { return exchange.name == name; });
 }
 
 std::size_t elements_of(std::span<const CompressedTensor> tensors) {
@@ -103,7 +103,7 @@ bool is_measured(const Spec& spec) {
 
 // Whether the call is made dense, but for measured times. Depends only on what ranks agree on.
 bool is_dense(const CallContext& context, const Spec& spec, std::size_t all) {
-  if (exchange_of(*spec.scheme).run == allreduce_dense) return true;
+  if (exchange_of(spec).run == allreduce_dense) return true;
   const Hosts* const hosts = is_by_host(context, spec) ? context.hosts : nullptr;
   if (hosts && hosts->count() == 1) return true;
   if (spec.adapts()) return spec.adapted_to_dense();
@@ -160,7 +160,7 @@ void begin_tensor(const CompressedTensor& tensor, std::uint32_t call, int ranks)
 }
 
 Task<Error> run_flat_scheme(Call& call, SparseCall args) {
-  return exchange_of(*args.spec().scheme).run(call, args);
+  return exchange_of(args.spec()).run(call, args);
 }
 
 void SparseCall::conclude(const CompressedTensor& tensor, ResultWriter& writer) const {
@@ -207,6 +207,8 @@ Task<Error> run_adapting(Call& call, SparseCall args, CallTimes& times) {
   share_density(args);
   for (const CompressedTensor& tensor : args.tensors) {
     tensor.compressor->density_control.count = all;
+    const Form form = args.spec().form;
+    if (form != Form::none) tensor.compressor->stats.algorithm = name_of(form);
   }
   args.parcel = parcel_of(args);
   co_return co_await run_scheme(call, args, is_dense(call.context(), args.spec(), all));

@@ -7,9 +7,10 @@ same number of steps. Its time to the loss is that of the steps until it has it,
 validations; the loss is what the first contender has after three quarters of its steps.
 
 Contenders are a backend of torch.distributed and a hook, as ddp_transformer.py takes it: "gloo",
-"gloo bf16", "gloo powersgd:4", "pith", "pith auto", "pith topk:density=0.01". "registered" is pith
-with model and buckets in its own memory. With the hook `local` ranks only wait for each other: what
-a contender's step takes more is its exposed communication.
+"gloo bf16", "gloo powersgd:4" or "gloo powersgd:4:2" (rank 4, from step 10 or 2 on), "pith", "pith
+auto", "pith topk:density=0.01". "registered" is pith with model and buckets in its own memory. With
+the hook `local` ranks only wait for each other: what a contender's step takes more is its exposed
+communication.
 
     ENVIRONMENT/bin/python perf/ddp_lab.py --links 0.1g,1g      # as root; with PyTorch and Pith
 """
@@ -40,7 +41,8 @@ def parse():
     add = parser.add_argument
     add("--links", type=lambda text: [links.parse_link(one) for one in text.split(",")],
         default="0.1g,1g")
-    add("--contenders", type=lambda text: text.split(","), default=CONTENDERS)
+    add("--contenders", type=lambda text: text.split(";" if ";" in text else ","),
+        default=CONTENDERS, help="separated by commas, or by semicolons")
     add("--ranks", type=int, default=4)
     add("--size", default="full", help="tiny, small, full: some 10 million parameters")
     add("--batch", type=int, default=4, help="of each rank")
@@ -112,6 +114,12 @@ def all_steps(runs, what):
     return [one for run in runs for one in run[what][WARM:]]
 
 
+def described(calls):
+    ways = sorted(calls["algorithms"].items(), key=lambda way: -way[1])
+    return f", density {100 * calls['density']:.2g} %: " + ", ".join(
+        f"{name} {100 * share:.0f} %" for name, share in ways)
+
+
 def report(options, link, found):
     """found: the runs of each contender."""
     first = next(iter(found.values()))
@@ -129,11 +137,11 @@ def report(options, link, found):
         to_loss = [seconds_to(run, target) for run in runs]
         reaches = name.partition(" ")[2] != "local" and None not in to_loss
         last = statistics.median(run["losses"][-1][1] for run in runs)
-        density = runs[-1]["densities"][-1]
+        calls = runs[-1]["calls"][-1]
         print(f"  {name:24} step {step_s:7.3f} s, of rank 0's core {cpu_s:.3f}, to the loss "
               + (f"{statistics.median(to_loss):7.1f} s" if reaches else "   never ")
               + f", loss at the end {last:.3f}"
-              + (f", density {100 * density:.2g} %" if density else ""))
+              + (described(calls) if calls else ""))
     sys.stdout.flush()
 
 

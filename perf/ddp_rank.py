@@ -1,5 +1,6 @@
 """A rank of ddp_lab.py: trains the transformer of tools/python/examples and times each step."""
 import argparse
+import collections
 import contextlib
 import dataclasses
 import json
@@ -42,13 +43,17 @@ def memory_of(options):
     return pith.torch.registered_tensors() if options.registered else contextlib.nullcontext()
 
 
-def density_of(hook, model):
-    """The share of all elements that each rank chose in the last calls."""
+def calls_of(hook, model):
+    """Of the last calls: the share of all elements that each rank chose, and by which algorithm."""
     if not hasattr(hook, "layers"):
         return None
     layers = hook.layers(model).values()
+    every = sum(one.count for one in layers)
+    shares = collections.Counter()
+    for one in layers:
+        shares[one.algorithm] += one.count / every
     chosen = sum(one.count * (1 if one.bypassed else one.density_target) for one in layers)
-    return chosen / sum(one.count for one in layers)
+    return {"density": chosen / every, "algorithms": shares}
 
 
 def train(options):
@@ -68,7 +73,7 @@ def train(options):
         hook = example.add_hook(model, options.hook)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     generator = torch.Generator().manual_seed(1 + dist.get_rank())
-    found = {"seconds": [], "cpu_seconds": [], "losses": [], "densities": []}
+    found = {"seconds": [], "cpu_seconds": [], "losses": [], "calls": []}
     for step in range(1, options.steps + 1):
         begin, begin_cpu = time.monotonic(), time.process_time()
         optimizer.zero_grad()
@@ -79,7 +84,7 @@ def train(options):
         if step % options.every == 0:
             loss = example.validation_loss(model.module, validation, shape)
             found["losses"].append((step, loss))
-            found["densities"].append(density_of(hook, model.module))
+            found["calls"].append(calls_of(hook, model.module))
             dist.barrier()
     return found
 

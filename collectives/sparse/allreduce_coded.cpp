@@ -82,9 +82,7 @@ class Results {
 
 struct CodedCall {
   CodedCall(Call& call, const SparseCall& sparse)
-      : args(sparse),
-        coding(sparse.spec().scheme->coding(sparse.spec())),
-        results(call, args, coding) {
+      : args(sparse), coding(*coding_of(sparse.spec())), results(call, args, coding) {
     std::size_t all = 0;
     bool pairs = false;
     for (const CompressedTensor& tensor : args.tensors) {

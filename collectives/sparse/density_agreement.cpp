@@ -2,10 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <span>
 
 #include "collectives/chooser.hpp"
 #include "collectives/registry.hpp"
+#include "collectives/sparse/coding_loss.hpp"
 #include "compress/election.hpp"
+#include "compress/scheme.hpp"
 #include "core/sparse_kernel_args.hpp"
 
 namespace pith {
@@ -27,10 +31,32 @@ struct Sample {
     return all > 0 ? largest_squares(histogram, elected_of(density, elements)) / all : 1;
   }
 
+  // Of what a form loses in the squares of what was coded.
+  double loss(std::size_t form) const { return squares > 0 ? lost[form] / squares : 0; }
+
   Scratch memory;
   MagnitudeHistogram& histogram;
   std::size_t elements = 0;
+  std::array<double, all_forms.size()> lost{};
+  double squares = 0;
 };
+
+// Codes some blocks, in every form that the spec may choose.
+void add_losses(const Spec& spec, std::span<const float> magnitudes, Sample& sample) {
+  constexpr std::size_t block = 512;
+  constexpr std::size_t most_blocks = 32;
+  if (!spec.quantises()) return;
+  const std::size_t blocks = chunks_in(magnitudes.size(), block);
+  const std::size_t stride = chunks_in(blocks, most_blocks) * block;
+  for (std::size_t at = 0; at < magnitudes.size(); at += stride) {
+    const auto values = magnitudes.subspan(at, std::min(block, magnitudes.size() - at));
+    for (const float one : values) sample.squares += double(one) * double(one);
+    for (std::size_t i = 0; i < all_forms.size(); ++i) {
+      if (!spec.may_take(all_forms[i])) continue;
+      sample.lost[i] += squares_lost(*coding_of(in_form(spec, all_forms[i])), values);
+    }
+  }
+}
 
 // A line in 64, but enough of them in all, evenly from all tensors.
 double share_of(std::size_t elements) {
@@ -53,6 +79,7 @@ Task<Error> add_tensor(Call& call, const SparseCall& args, const CompressedTenso
   co_await queue.until(queue.run<SampleKernel>(
       {tensor.compressor->whole_pass(), lines, tensor.count / lines, magnitudes}));
   call.host_compute().run<HistogramKernel>({magnitudes, elements, &sample.histogram});
+  add_losses(args.spec(), {magnitudes, elements}, sample);
   sample.elements += elements;
   co_return Error();
 }
@@ -60,6 +87,7 @@ Task<Error> add_tensor(Call& call, const SparseCall& args, const CompressedTenso
 // What all ranks take the least of.
 struct Facts {
   std::array<double, most_candidates> gains{};
+  std::array<double, all_forms.size()> negative_losses{};
   double negative_between_s = 0;
   double negative_last_s = 0;
 };
@@ -84,10 +112,15 @@ Task<Error> take_least(Call& call, Facts& facts) {
 // As agreed in `step` of the first tensor: others have made fewer calls, or more. The forecast is
 // of the k-th magnitude of another k.
 void adapt(Compressor& compressor, const DensityControl& agreed, std::uint64_t step) {
+  const Spec& before = compressor.spec();
+  if (agreed.density != before.density || agreed.form != before.form) compressor.forecast = {};
   compressor.density_control = agreed;
-  compressor.density_control.next = compressor.step + (std::max(agreed.next, step) - step);
-  if (agreed.density != compressor.spec().density) compressor.forecast = {};
-  compressor.set_state(compressor);  // in place: its density follows
+  const auto of_own = [&](std::uint64_t when) {
+    return compressor.step + (std::max(when, step) - step);
+  };
+  compressor.density_control.next = of_own(agreed.next);
+  compressor.density_control.probe = of_own(agreed.probe);
+  compressor.set_state(compressor);  // in place: its spec follows
 }
 
 }  // namespace
@@ -105,15 +138,20 @@ Task<Error> agree_on_density(Call& call, const SparseCall& args, CallBefore befo
   for (std::size_t i = 0; i < all_densities.count; ++i) {
     least.gains[i] = sample.gain(all_densities[i]);
   }
+  for (std::size_t i = 0; i < all_forms.size(); ++i) least.negative_losses[i] = -sample.loss(i);
   least.negative_between_s = -before.between_s;
   least.negative_last_s = -before.took_s;
   Error error = co_await take_least(call, least);
   if (error) co_return error;
   const std::uint64_t step = args.tensors[0].compressor->step;
   DensityControl control = args.tensors[0].compressor->density_control;
-  call.chooser().adapt_density(
-      args.spec(), all, {step, least.gains, -least.negative_between_s, -least.negative_last_s},
-      control);
+  DensityFacts facts;
+  facts.step = step;
+  facts.gains = least.gains;
+  std::ranges::transform(least.negative_losses, facts.losses.begin(), std::negate());
+  facts.between_s = -least.negative_between_s;
+  facts.last_s = -least.negative_last_s;
+  call.chooser().adapt_density(args.spec(), all, facts, control);
   for (const CompressedTensor& tensor : args.tensors) adapt(*tensor.compressor, control, step);
   co_return error;
 }
@@ -122,7 +160,8 @@ void share_density(const SparseCall& args) {
   const std::uint64_t step = args.tensors[0].compressor->step;
   const DensityControl control = args.tensors[0].compressor->density_control;
   for (const CompressedTensor& tensor : args.tensors) {
-    if (tensor.compressor->spec().density != args.spec().density) {
+    const Spec& own = tensor.compressor->spec();
+    if (own.density != args.spec().density || own.form != args.spec().form) {
       adapt(*tensor.compressor, control, step);
     }
   }

@@ -357,7 +357,7 @@ typedef struct {
   size_t size;
   uint64_t calls;          /* bypassed ones included */
   uint64_t count;          /* elements of the vector */
-  double density_target;   /* that of the spec; density=auto: of the last call, 1 if dense */
+  double density_target;   /* that of the spec; density=auto: of the last call, 1 if all was sent */
   double density;          /* selected_union / count */
   double threshold;        /* smallest magnitude elected here; ExDyna: the common threshold */
   uint64_t selected_local; /* elements this rank elected */

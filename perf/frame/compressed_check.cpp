@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 
 #include "frame/coded_check.hpp"
 #include "frame/library_topk.hpp"
@@ -59,7 +60,16 @@ CompressedCheck::CompressedCheck(const pith::Spec& spec, const Team& team, std::
 Errors CompressedCheck::check(const std::vector<std::span<const float>>& gradients,
                               const std::vector<std::span<const float>>& results,
                               const Compressors& compressors) {
-  if (spec_.scheme->coding) return compare_coded(gradients, results);
+  if (const auto coding = coding_in_use(compressors)) {
+    const Vectors sums = sums_of(gradients);
+    Errors errors = compare_coded(*coding, sums, results);
+    for (std::size_t local = 0; local < sums.size(); ++local) {
+      residuals_[local] = compressors.residual(static_cast<int>(local), count_);
+      const auto zeros = std::count(residuals_[local].begin(), residuals_[local].end(), 0.0F);
+      errors.wrong += std::ssize(residuals_[local]) - zeros;
+    }
+    return errors;
+  }
   // A call that may have been bypassed cannot be compared with the plain algorithm. By host, sums
   // are elected that no single rank has. A density that adapts is not known here.
   const bool plain = spec_.sparse() && !spec_.adapts() && !spec_.may_bypass && !spec_.by_host;
@@ -77,6 +87,15 @@ Errors CompressedCheck::check(const std::vector<std::span<const float>>& gradien
                                 : election_of_owners(spec_, team_, sums, residuals_, compressors);
   errors.wrong += election.wrong + count_outside(election, sums, results);
   return errors;
+}
+
+std::optional<pith::Coding> CompressedCheck::coding_in_use(const Compressors& compressors) const {
+  const std::string name = compressors.stats(0).algorithm;
+  for (const pith::Form form : pith::all_forms) {
+    const bool is_used = spec_.quantises() && name == name_of(form);
+    if (is_used) return coding_of(in_form(spec_, form));
+  }
+  return coding_of(in_form(spec_, pith::Form::none));
 }
 
 Vectors CompressedCheck::sums_of(const std::vector<std::span<const float>>& gradients) const {
@@ -156,18 +175,17 @@ Errors CompressedCheck::compare_with_topk(const std::vector<std::span<const floa
 }
 
 // A chunk is a whole number of blocks.
-Errors CompressedCheck::compare_coded(const std::vector<std::span<const float>>& gradients,
+Errors CompressedCheck::compare_coded(const pith::Coding& coding, const Vectors& mine,
                                       const std::vector<std::span<const float>>& results) const {
   static_assert(chunk_elements % pith::Coding::most_block == 0);
-  const pith::Coding coding = spec_.scheme->coding(spec_);
   const bool votes = coding.kind == pith::Coding::Kind::signs;
   Errors errors;
-  std::vector<std::vector<double>> sums(gradients.size());
-  std::vector<std::vector<double>> allowed(gradients.size());
+  std::vector<std::vector<double>> sums(mine.size());
+  std::vector<std::vector<double>> allowed(mine.size());
   for (std::size_t begin = 0; begin < count_; begin += chunk_elements) {
     const std::size_t size = std::min(chunk_elements, count_ - begin);
-    for (std::size_t local = 0; local < gradients.size(); ++local) {
-      const auto given = gradients[local].subspan(begin, size);
+    for (std::size_t local = 0; local < mine.size(); ++local) {
+      const auto given = std::span(mine[local]).subspan(begin, size);
       sums[local].assign(given.begin(), given.end());
       allowed[local].assign(size, 0);
       // Of a vote the sum is that of the signs; zero may have either.

@@ -21,9 +21,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "compress/scheme.hpp"
 #include "compress/spec.hpp"
 #include "frame/compressors.hpp"
 #include "frame/elections.hpp"
@@ -60,8 +62,10 @@ class CompressedCheck {
   Errors compare_sums(const std::vector<std::span<const float>>& gradients,
                       const std::vector<std::span<const float>>& results,
                       const Compressors& compressors);
-  // For a scheme that codes all elements.
-  Errors compare_coded(const std::vector<std::span<const float>>& gradients,
+  // How the last call coded all elements, if it did.
+  std::optional<pith::Coding> coding_in_use(const Compressors& compressors) const;
+  // `mine`: of this thread's ranks, residuals included.
+  Errors compare_coded(const pith::Coding& coding, const Vectors& mine,
                        const std::vector<std::span<const float>>& results) const;
   // Gradient plus residual before the call.
   Vectors sums_of(const std::vector<std::span<const float>>& gradients) const;

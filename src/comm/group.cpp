@@ -14,7 +14,10 @@ namespace pith {
 
 bool are_one_exchange(const Compressor& one, const Compressor& other) {
   Spec given = other.spec();
-  if (given.adapts()) given.density = one.spec().density;
+  if (given.adapts()) {
+    given.density = one.spec().density;
+    given.form = one.spec().form;
+  }
   return one.step == other.step && one.spec() == given;
 }
 

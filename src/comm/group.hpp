@@ -11,7 +11,7 @@
 namespace pith {
 
 // Whether compressed calls of a group are one: at the same step, by the same spec. With
-// density=auto, whatever densities the vectors had by themselves. Both are claimed.
+// density=auto, whatever densities and forms the vectors had by themselves. Both are claimed.
 bool are_one_exchange(const Compressor& one, const Compressor& other);
 
 class Group {

@@ -425,7 +425,7 @@ void Compressor::scale(Compute& host, float factor) {
 
 void Compressor::set_state(const SchemeState& state) {
   static_cast<SchemeState&>(*this) = state;
-  spec_.density = density_of(spec_, density_control);
+  follow(spec_, density_control);
 }
 
 void Compressor::adopt(const SchemeState& state, double scale) {
@@ -464,7 +464,10 @@ void Compressor::add_residual(Compute& host, const std::byte* residual) {
 
 std::uint64_t Compressor::digest() const {
   const std::uint64_t hash = mix(mix(spec_digest_, step), std::bit_cast<std::uint64_t>(scale_));
-  if (spec_.adapts()) return mix(hash, std::bit_cast<std::uint64_t>(density_control.density));
+  if (spec_.adapts()) {
+    const auto form = static_cast<std::uint64_t>(density_control.form);
+    return mix(mix(hash, std::bit_cast<std::uint64_t>(density_control.density)), form);
+  }
   // Ranks of which one has lost its control would wait for different messages.
   const BypassControl& bypass = bypass_control;
   return bypass.next == 0 ? hash : mix(hash, bypass.next << 1 | (bypass.dense ? 1u : 0u));

@@ -37,7 +37,7 @@ class Compressor : public SchemeState {
   explicit Compressor(const Spec& spec);
   ~Compressor();
 
-  // With density=auto its density is that of the present call, or of the last one.
+  // With density=auto its density and form are those of the present call, or of the last one.
   const Spec& spec() const { return spec_; }
   std::size_t count() const { return count_; }
   DType type() const { return type_; }
@@ -132,7 +132,7 @@ class Compressor : public SchemeState {
   double scale() const { return scale_; }
   // Neither called nor loaded since creation or reset.
   bool is_new() const { return is_new_; }
-  // In a call, or between calls. With density=auto the spec's density follows.
+  // In a call, or between calls. With density=auto the spec's density and form follow.
   void set_state(const SchemeState& state);
   // Makes a new compressor continue from a saved state.
   void adopt(const SchemeState& state, double scale);
@@ -183,7 +183,7 @@ class Compressor : public SchemeState {
   }
   Compute& reachable(Compute& host) const { return device_ && !queue_ ? device_->pinned() : host; }
 
-  Spec spec_;                        // only the density changes, with density=auto
+  Spec spec_;                        // only density and form change, with density=auto
   const std::uint64_t spec_digest_;  // cached: needs the spec's text
   bool shaped_ = false;
   std::size_t count_ = 0;

@@ -19,6 +19,7 @@ constexpr std::array<std::string_view, 3> bits_words = {"2", "4", "8"};
 constexpr std::array<std::string_view, 6> block_words = {"128",  "256",  "512",
                                                          "1024", "2048", "4096"};
 constexpr std::uint8_t bits_4 = 1;
+constexpr std::uint8_t bits_8 = 2;
 constexpr std::uint8_t block_256 = 1;
 constexpr std::uint8_t block_512 = 2;
 
@@ -110,5 +111,17 @@ const Scheme sign_scheme{
     .coding = [](const Spec&) -> Coding {
       return {.kind = Coding::Kind::signs, .bits = 1, .block = 1024};
     }};
+
+std::string_view name_of(Form form) { return keys::quantise_words[static_cast<std::size_t>(form)]; }
+
+std::optional<Coding> coding_of(const Spec& spec) {
+  Spec own = spec;
+  if (spec.form != Form::none) {
+    own = Spec::of(spec.form == Form::bf16 ? bf16_scheme : qsgd_scheme);
+    if (spec.form == Form::qsgd8) own.choices[0] = bits_8;
+  }
+  if (!own.scheme->coding) return std::nullopt;
+  return own.scheme->coding(own);
+}
 
 }  // namespace pith

@@ -22,10 +22,12 @@ struct LinkSums {
 };
 
 struct DensityControl {
-  double density = 0;       // of the next call; 1: it is dense; 0: nothing is known yet
+  double density = 0;       // of the next call; 0: nothing is known yet
   std::uint64_t count = 0;  // elements of the last call, of all its tensors; 0: none yet
   std::uint64_t next = 0;   // the step in which ranks agree next, or any before the present one
   LinkSums link;
+  Form form = Form::none;   // of the next call
+  std::uint64_t probe = 0;  // the step from which on other bytes are tried for what they tell
 };
 
 // With a fixed density both ways of a call are timed in rounds: three calls as the ones before,

@@ -44,6 +44,10 @@ Candidates paper_candidates(const Spec& spec) {
   return all;
 }
 
+Form first_form(Quantise quantise) {
+  return quantise == Quantise::any ? Form::qsgd8 : static_cast<Form>(quantise);
+}
+
 }  // namespace
 
 Candidates candidates_of(const Spec& spec) {
@@ -67,14 +71,19 @@ void set_density(Spec& spec, std::uint64_t bits) {
   }
   spec.least_density = least_of(bits);
   spec.most_density = most_of(bits);
-  spec.density = density_of(spec, {});
+  follow(spec, {});
 }
 
-double density_of(const Spec& spec, const DensityControl& control) {
-  if (!spec.adapts()) return spec.density;
-  if (control.density > 0) return control.density;
+void follow(Spec& spec, const DensityControl& agreed) {
+  if (!spec.adapts()) return;
+  if (agreed.density > 0) {
+    spec.density = agreed.density;
+    spec.form = agreed.form;
+    return;
+  }
   const Candidates all = candidates_of(spec);
-  return all[all.nearest(spec.scheme->density)];
+  spec.form = first_form(spec.quantise);
+  spec.density = spec.form == Form::none ? all[all.nearest(spec.scheme->density)] : 1;
 }
 
 std::string density_text(std::uint64_t bits) {

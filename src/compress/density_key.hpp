@@ -20,8 +20,9 @@ std::uint64_t density_range(float least, float most);
 inline std::uint64_t usual_density_range() { return density_range(0.001F, 0.1F); }
 inline constexpr std::string_view range_separator = "..";
 std::string density_text(std::uint64_t bits);
-// Of calls: the spec's, or with density=auto what was agreed on; before that, the candidate next to
-// what the scheme has by default.
-double density_of(const Spec& spec, const DensityControl& control);
+// With density=auto: makes density and form what was agreed on for the next call. Before that, a
+// form that quantise= names (of several qsgd8, which loses little for a quarter of the bytes), or
+// the candidate next to the scheme's default.
+void follow(Spec& spec, const DensityControl& agreed);
 
 }  // namespace pith

@@ -33,31 +33,55 @@ std::uint64_t checksum(std::span<const std::byte> bytes) {
 
 // --- the scheme's state, one section per member -----------------------------------------------
 
-// A density that the spec may choose, or 0: nothing was chosen.
-bool load_density(SchemeState& state, const StateShape& shape, StateReader& in) {
-  const Spec& spec = shape.spec;
-  state.density_control = in.value<DensityControl>();
-  const double density = state.density_control.density;
-  constexpr std::uint64_t longest_rest = 16;
-  state.density_control.next = std::min(state.density_control.next, state.step + longest_rest);
-  const bool is_dense = density == 1 && spec.may_bypass;
-  constexpr double rounded = 1 + 1e-9;
-  const bool is_inside =
-      density >= double(spec.least_density) && density <= rounded * spec.largest_density();
-  return spec.adapts() && is_sound(state.density_control) &&
-         (density == 0 || is_dense || is_inside);
+void save_density(const SchemeState& state, StateWriter& out) {
+  const DensityControl& control = state.density_control;
+  out.value(control.density);
+  out.value(control.count);
+  out.value(control.next);
+  out.value(control.link);
 }
 
-// Sections that every scheme has, the last only with density=auto; the others are listed by the
-// scheme.
+bool load_density(SchemeState& state, const StateShape& shape, StateReader& in) {
+  DensityControl& control = state.density_control;
+  control.density = in.value<double>();
+  control.count = in.value<std::uint64_t>();
+  constexpr std::uint64_t longest_rest = 16;
+  control.next = std::min(in.value<std::uint64_t>(), state.step + longest_rest);
+  control.link = in.value<LinkSums>();
+  return shape.spec.adapts() && is_sound(control);
+}
+
+// What the spec may choose, or 0: nothing was chosen.
+bool is_choice(const Spec& spec, double density, Form form) {
+  if (form != Form::none) return form <= Form::qsgd4 && spec.may_take(form) && density == 1;
+  if (density == 0 || (density == 1 && spec.may_bypass)) return true;
+  constexpr double rounded = 1 + 1e-9;
+  return density >= double(spec.least_density) && density <= rounded * spec.largest_density();
+}
+
+void save_form(const SchemeState& state, StateWriter& out) {
+  out.value(state.density_control.form);
+  out.value(state.density_control.probe);
+}
+
+// States of an older version have no form.
+bool load_form(SchemeState& state, const StateShape& shape, StateReader& in) {
+  state.density_control.form = in.value<Form>();
+  state.density_control.probe = in.value<std::uint64_t>();
+  return shape.spec.adapts();
+}
+
+// Sections that every scheme has, the last two only with density=auto; the others are listed by
+// the scheme.
 constexpr StateSection common_sections[] = {
     {"step", save_plain<&SchemeState::step>, load_plain<&SchemeState::step>},
     {"layout", save_plain<&SchemeState::layout>, load_plain<&SchemeState::layout>},
-    {"density", save_plain<&SchemeState::density_control>, load_density},
+    {"density", save_density, load_density},
+    {"form", save_form, load_form},
 };
 
 std::span<const StateSection> common_of(const Spec& spec) {
-  return std::span(common_sections).first(spec.adapts() ? 3 : 2);
+  return std::span(common_sections).first(spec.adapts() ? 4 : 2);
 }
 
 void write_section(const StateSection& section, const SchemeState& state, StateWriter& out) {
@@ -104,7 +128,9 @@ bool read_state(SchemeState& state, const StateShape& shape, StateReader& in) {
   for (std::uint64_t i = 0; i < n && in.good(); ++i) {
     if (!read_section(state, shape, in)) return false;
   }
-  return in.good();
+  const DensityControl& control = state.density_control;
+  return in.good() &&
+         (!shape.spec.adapts() || is_choice(shape.spec, control.density, control.form));
 }
 
 // --- the whole --------------------------------------------------------------------------------

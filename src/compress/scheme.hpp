@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -82,6 +83,15 @@ struct Scheme {
   bool (*may_lead)(const Spec& spec, std::uint64_t step, std::span<const double> squares,
                    std::size_t leader) = nullptr;
 };
+
+// Its word for quantise=.
+std::string_view name_of(Form form);
+// How a call's values are coded, by the present form or by the scheme; none: they are not. Calls in
+// a form have the exchange `coded`.
+std::optional<Coding> coding_of(const Spec& spec);
+inline std::string_view exchange_name(const Spec& spec) {
+  return spec.form == Form::none ? spec.scheme->exchange : "coded";
+}
 
 // In the order of the table.
 std::span<const Scheme* const> schemes();

@@ -43,6 +43,8 @@ constexpr Key number(std::string_view name, double least, double most, std::stri
 }
 
 inline constexpr std::array<std::string_view, 2> objective_words = {"ratio", "paper"};
+inline constexpr std::array<std::string_view, 5> quantise_words = {"never", "bf16", "qsgd8",
+                                                                   "qsgd4", "auto"};
 inline constexpr std::array<std::string_view, 3> reduction_words = {"direct", "ring", "tree"};
 inline constexpr std::array<std::string_view, 3> value_words = {"f32", "bf16", "f16"};
 inline constexpr std::array<DType, 3> value_types = {DType::f32, DType::bf16, DType::f16};
@@ -65,6 +67,8 @@ inline constexpr Key weight{
     .kind = Key::Kind::real,
     .most = 1,
     .expected = "more than 0 and at most 1"};
+inline constexpr Key quantise{"quantise", quantise_words, get_word<&Spec::quantise>,
+                              set_word<&Spec::quantise>};
 inline constexpr Key reduction{"reduction", reduction_words, get_word<&Spec::reduction>,
                                set_word<&Spec::reduction>};
 inline constexpr Key values{
@@ -91,9 +95,9 @@ inline constexpr Key seed{.name = "seed",
 
 // The keys of a scheme with an election: its own, between those that all such schemes have.
 template <std::size_t n>
-constexpr std::array<Key, n + 9> of_election(const std::array<Key, n>& own) {
-  std::array<Key, n + 9> all;
-  const std::array<Key, 3> first = {density, objective, weight};
+constexpr std::array<Key, n + 10> of_election(const std::array<Key, n>& own) {
+  std::array<Key, n + 10> all;
+  const std::array<Key, 4> first = {density, objective, weight, quantise};
   const std::array<Key, 6> last = {values, feedback, hierarchy, bypass, nonfinite, seed};
   std::copy(first.begin(), first.end(), all.begin());
   std::copy(own.begin(), own.end(), all.begin() + first.size());

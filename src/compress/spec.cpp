@@ -125,8 +125,12 @@ Error check_density(std::string_view text, const Spec& spec) {
   }
   constexpr Objective usual = Objective::ratio;
   const bool is_usual = spec.objective == usual && spec.time_weight == usual_weight(usual);
-  if (spec.adapts() || is_usual) return {};
-  return bad(text, "density is fixed, expected auto or a range with objective and weight");
+  if (spec.quantises() && spec.objective != usual) {
+    return bad(text, "objective is paper, expected ratio with quantise");
+  }
+  if (spec.adapts() || (is_usual && !spec.quantises())) return {};
+  return bad(text,
+             "density is fixed, expected auto or a range with objective, weight and quantise");
 }
 
 }  // namespace
@@ -161,7 +165,7 @@ Expected<Spec> Spec::parse(std::string_view text) {
   const bool is_weighed = std::find(seen.begin(), seen.end(), "weight") != seen.end();
   if (!is_weighed) spec.time_weight = usual_weight(spec.objective);
   if (Error error = check_density(text, spec)) return error;
-  if (spec.adapts()) spec.density = density_of(spec, {});  // a candidate of the objective
+  follow(spec, {});  // a candidate of the objective, or a form
   return spec;
 }
 
@@ -219,7 +223,7 @@ Spec Spec::unpack(const Packed& packed) {
       key.set(spec, packed[number++]);
     }
   }
-  if (spec.adapts()) spec.density = density_of(spec, {});
+  follow(spec, {});
   return spec;
 }
 

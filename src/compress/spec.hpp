@@ -27,6 +27,14 @@ inline constexpr double usual_weight(Objective objective) {
   return objective == Objective::ratio ? 0.5 : 0.6;
 }
 
+// How density=auto sends all elements with fewer bits: as the schemes bf16, qsgd:bits=8 and
+// qsgd:bits=4 do. None that rounds small values to zero in every call, as int8 does: no residual
+// keeps them.
+enum class Form : std::uint8_t { none, bf16, qsgd8, qsgd4 };
+inline constexpr std::array all_forms{Form::bf16, Form::qsgd8, Form::qsgd4};
+// Which of these it may choose; the first ones are numbered like the forms.
+enum class Quantise : std::uint8_t { never, bf16, qsgd8, qsgd4, any };
+
 struct Spec {
   const Scheme* scheme = &none_scheme;
   // Keys that several schemes have:
@@ -35,6 +43,8 @@ struct Spec {
   float most_density = 0;
   Objective objective = Objective::ratio;  // of density=auto, as the next one
   double time_weight = usual_weight(Objective::ratio);
+  Quantise quantise = Quantise::never;
+  Form form = Form::none;  // the present one, none unless the density is 1
   Reduction reduction = Reduction::direct;
   DType values = DType::f32;  // type in messages: f32, bf16 or f16
   bool feedback = true;
@@ -66,11 +76,24 @@ struct Spec {
   // That calls may have.
   double largest_density() const { return adapts() ? double(most_density) : density; }
 
-  // Whether density=auto has made calls dense.
-  bool adapted_to_dense() const { return adapts() && may_bypass && density >= 1; }
+  // Whether density=auto has made calls dense, in float32.
+  bool adapted_to_dense() const {
+    return adapts() && may_bypass && density >= 1 && form == Form::none;
+  }
+  bool quantises() const { return quantise != Quantise::never; }
+  bool may_take(Form one) const {
+    return quantise == Quantise::any || quantise == static_cast<Quantise>(one);
+  }
 
   bool operator==(const Spec&) const = default;
 };
+
+// The spec of a call in which all elements have this form.
+inline Spec in_form(Spec spec, Form form) {
+  spec.form = form;
+  spec.density = 1;
+  return spec;
+}
 
 // The number of elements that a density elects: floor(density * count) in double, at least 1.
 std::size_t elected_of(double density, std::size_t count);

@@ -1,7 +1,9 @@
 #include "model/compressed_cost.hpp"
 
+#include <algorithm>
 #include <cmath>
 
+#include "collectives/sparse/coded_cost.hpp"
 #include "compress/scheme.hpp"
 #include "model/nominal.hpp"
 
@@ -19,9 +21,11 @@ double passes(std::size_t count) {
 // Each rank adds up all the pairs it receives. Where nobody elects all values go in their type.
 CallCost compressed_cost(const Spec& spec, double density, std::size_t count, int ranks) {
   const double others = ranks - 1;
-  if (spec.scheme->coding) {
-    return {2 * others, 2 * others / ranks * double(spec.scheme->coding(spec).bytes(count)),
-            passes(count)};
+  if (const auto coding = coding_of(spec)) {
+    constexpr std::size_t strands = CodedShape::strands;
+    const double rounds = double(chunks_in(chunks_in(count, CodedShape::parcel(count)), strands));
+    return {2 * std::max(others, rounds), 2 * others / ranks * double(coding->bytes(count)),
+            passes(count) + double(count) * nominal::code_element};
   }
   if (!spec.sparse()) return dense_cost(count, ranks);
   const double k = double(elected_of(density, count));

@@ -19,11 +19,11 @@ struct CallCost {
   }
 };
 
-// Of a vector of `count` elements, with this density in place of the spec's.
+// Of a vector of `count` elements, with this density in place of the spec's, unless it has a form.
 CallCost compressed_cost(const Spec& spec, double density, std::size_t count, int ranks);
 // Of the same call made dense, residual included.
 CallCost dense_cost(std::size_t count, int ranks);
-// Of either, with the spec's density.
+// Of either, with the spec's density and form.
 inline CallCost way_cost(const Spec& spec, bool dense, std::size_t count, int ranks) {
   return dense ? dense_cost(count, ranks) : compressed_cost(spec, spec.density, count, ranks);
 }

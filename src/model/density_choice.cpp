@@ -34,16 +34,17 @@ LinkSums with_call(LinkSums sums, const CallCost& cost, double seconds) {
 
 // Where no link explains this call and those before, it has changed. That has to be noticed: calls
 // on a fast link weigh more, by the squares of their times.
-void add_call(LinkSums& link, const LinkCost& nominal, const CallCost& cost, double seconds) {
+bool add_call(LinkSums& link, const LinkCost& nominal, const CallCost& cost, double seconds) {
   constexpr double remembered = 0.8;
   constexpr double hardly = 1e-6;
   constexpr double tolerance = 1.5;
-  if (!(seconds > 0)) return;
+  if (!(seconds > 0)) return false;
   const LinkSums all = with_call(scaled(link, remembered), cost, seconds);
   const LinkCost found = fitted_link(all, nominal);
   const double ratio = seconds / cost.seconds(found.alpha, found.beta);
   const bool changed = ratio > tolerance || ratio < 1 / tolerance;
   link = changed ? with_call(scaled(link, hardly), cost, seconds) : all;
+  return changed;
 }
 
 // Least squares for multiples of the nominal values. That these are near one is believed so little
@@ -77,34 +78,73 @@ namespace {
 constexpr double worthwhile = 0.95;
 constexpr double never = std::numeric_limits<double>::infinity();
 
-// What a density costs, and what it misses.
+// What a spec may choose: the candidates, a dense call, the forms, in this order.
+class Options {
+ public:
+  static constexpr std::size_t most = most_candidates + 1 + all_forms.size();
+
+  Options(const Spec& spec, int ranks) : candidates_(candidates_of(spec)) {
+    for (std::size_t i = 0; i < candidates_.count; ++i) add({candidates_[i], Form::none});
+    if (spec.may_bypass) add({1, Form::none});
+    for (const Form form : all_forms) {
+      if (spec.may_take(form) && ranks > 1) add({1, form});
+    }
+  }
+  std::span<const DensityChoice> all() const { return std::span(options_).first(count_); }
+  std::size_t sparse() const { return candidates_.count; }
+  // Of what the spec has at present; size() if it may no longer.
+  std::size_t present(const Spec& spec) const {
+    if (spec.form == Form::none && !spec.adapted_to_dense()) return nearest(spec.density);
+    const auto found = std::ranges::find(all().subspan(sparse()), present_of(spec));
+    return static_cast<std::size_t>(found - all().begin());
+  }
+  std::size_t size() const { return count_; }
+  std::size_t nearest(double density) const { return candidates_.nearest(density); }
+
+ private:
+  void add(const DensityChoice& option) { options_[count_++] = option; }
+
+  Candidates candidates_;
+  std::array<DensityChoice, most> options_{};
+  std::size_t count_ = 0;
+};
+
+CallCost cost_of(Spec spec, const DensityChoice& choice, std::size_t count, int ranks) {
+  spec.density = choice.density;
+  spec.form = choice.form;
+  return way_cost(spec, spec.adapted_to_dense(), count, ranks);
+}
+
+// What an option costs, and what it misses.
 struct Point {
   double seconds = 0;  // of the call
   double lack = 1;     // 1 / gain
 };
-
-struct Points {
-  std::array<Point, most_candidates> points{};
-  std::size_t count = 0;
-  Point dense{never};
-
-  std::span<const Point> all() const { return std::span(points).first(count); }
-};
+using Points = std::array<Point, Options::most>;
 // The least wins.
-using Prices = std::array<double, most_candidates + 1>;
+using Prices = std::array<double, Options::most>;
 
-Points points_of(const Spec& spec, const Candidates& candidates, std::size_t count, int ranks,
-                 const LinkCost& link, const DensityFacts& facts) {
+double lack_of(const Spec& spec, const DensityFacts& facts, std::size_t option,
+               const DensityChoice& choice) {
   constexpr double least_gain = 1e-9;
-  Points found;
-  found.count = candidates.count;
-  for (std::size_t i = 0; i < candidates.count; ++i) {
-    const CallCost cost = compressed_cost(spec, candidates[i], count, ranks);
-    found.points[i] = {cost.seconds(link.alpha, link.beta),
-                       1 / std::max(facts.gains[i], least_gain)};
+  if (choice.form != Form::none) {
+    return 1 + 2 * facts.losses[static_cast<std::size_t>(choice.form) - 1];
   }
-  if (spec.may_bypass) found.dense = {dense_cost(count, ranks).seconds(link.alpha, link.beta)};
-  return found;
+  if (choice.density >= 1) return 1;
+  const double squares = std::max(facts.gains[option], least_gain);
+  const bool norms = spec.objective == Objective::ratio && spec.feedback;
+  return 1 / (norms ? std::sqrt(squares) : squares);
+}
+
+Points points_of(const Spec& spec, const Options& options, std::size_t count, int ranks,
+                 const LinkCost& link, const DensityFacts& facts) {
+  Points points;
+  for (std::size_t i = 0; i < options.size(); ++i) {
+    const DensityChoice& option = options.all()[i];
+    const CallCost cost = cost_of(spec, option, count, ranks);
+    points[i] = {cost.seconds(link.alpha, link.beta), lack_of(spec, facts, i, option)};
+  }
+  return points;
 }
 
 std::size_t least_of(std::span<const double> prices) {
@@ -112,21 +152,20 @@ std::size_t least_of(std::span<const double> prices) {
 }
 bool is_worth_it(double price, double present) { return price <= worthwhile * present; }
 
-// With equal weights the price is time / gain.
-double choose_by_ratio(const Spec& spec, const Candidates& candidates, const Points& points,
-                       double between_s) {
+// With equal weights the price is time / gain. What a vector begins with has no advantage.
+DensityChoice choose_by_ratio(const Spec& spec, const Options& options, const Points& points,
+                              const DensityFacts& facts) {
   const double weight = spec.time_weight;
-  const auto price = [&](const Point& point) {
-    return std::pow(between_s + point.seconds, 2 * weight) * std::pow(point.lack, 2 - 2 * weight);
-  };
   Prices prices;
-  std::ranges::transform(points.all(), prices.begin(), price);
-  const std::size_t dense = points.count;
-  prices[dense] = price(points.dense);
-  const std::size_t now = spec.adapted_to_dense() ? dense : candidates.nearest(spec.density);
-  const std::size_t best = least_of(std::span(prices).first(dense + 1));
-  if (best == now || !is_worth_it(prices[best], prices[now])) return spec.density;
-  return best == dense ? 1 : candidates[best];
+  std::ranges::transform(points, prices.begin(), [&](const Point& point) {
+    return std::pow(facts.between_s + point.seconds, 2 * weight) *
+           std::pow(point.lack, 2 - 2 * weight);
+  });
+  const std::size_t now = options.present(spec);
+  const std::size_t best = least_of(std::span(prices).first(options.size()));
+  const bool is_settled = !facts.first && now < options.size();
+  const bool stays = is_settled && (best == now || !is_worth_it(prices[best], prices[now]));
+  return stays ? present_of(spec) : options.all()[best];
 }
 
 // Whether no other point is better in one respect, and in none worse.
@@ -149,50 +188,81 @@ struct Range {
 };
 
 // A dense call needs no compromise where it is faster, too.
-double choose_by_paper(const Spec& spec, const Candidates& candidates, const Points& points) {
+DensityChoice choose_by_paper(const Spec& spec, const Options& options, const Points& points) {
+  const std::span sparse = std::span(points).first(options.sparse());
   Range seconds;
   Range lack;
-  for (const Point& point : points.all()) {
-    if (!is_on_front(point, points.all())) continue;
+  for (const Point& point : sparse) {
+    if (!is_on_front(point, sparse)) continue;
     seconds.add(point.seconds);
     lack.add(point.lack);
   }
   const auto price = [&](const Point& point) {
-    if (!is_on_front(point, points.all())) return never;
+    if (!is_on_front(point, sparse)) return never;
     return std::max(spec.time_weight * seconds.share(point.seconds),
                     (1 - spec.time_weight) * lack.share(point.lack));
   };
   Prices prices;
-  std::ranges::transform(points.all(), prices.begin(), price);
+  std::ranges::transform(sparse, prices.begin(), price);
   const bool was_dense = spec.adapted_to_dense();
-  const std::size_t now = candidates.nearest(spec.density);
-  const std::size_t best = least_of(std::span(prices).first(points.count));
+  const std::size_t now = options.nearest(spec.density);
+  const std::size_t best = least_of(std::span(prices).first(sparse.size()));
   const bool stays = !was_dense && (best == now || !is_worth_it(prices[best], prices[now]));
-  const double sparse_s = points.points[stays ? now : best].seconds;
-  if (points.dense.seconds < (was_dense ? 1 / worthwhile : worthwhile) * sparse_s) return 1;
-  return stays ? spec.density : candidates[best];
+  const double sparse_s = sparse[stays ? now : best].seconds;
+  const double margin = was_dense ? 1 / worthwhile : worthwhile;
+  if (spec.may_bypass && points[sparse.size()].seconds < margin * sparse_s) {
+    return options.all()[sparse.size()];
+  }
+  return stays ? present_of(spec) : options.all()[best];
 }
 
 }  // namespace
 
-double choose_density(const Spec& spec, std::size_t count, int ranks, const LinkCost& link,
-                      const DensityFacts& facts) {
-  const Candidates candidates = candidates_of(spec);
-  const Points points = points_of(spec, candidates, count, ranks, link, facts);
-  return spec.objective == Objective::paper
-             ? choose_by_paper(spec, candidates, points)
-             : choose_by_ratio(spec, candidates, points, facts.between_s);
+DensityChoice choose_density(const Spec& spec, std::size_t count, int ranks, const LinkCost& link,
+                             const DensityFacts& facts) {
+  const Options options(spec, ranks);
+  const Points points = points_of(spec, options, count, ranks, link, facts);
+  return spec.objective == Objective::paper ? choose_by_paper(spec, options, points)
+                                            : choose_by_ratio(spec, options, points, facts);
 }
 
-double cautious_density(const Spec& spec, double best) {
+DensityChoice cautious_choice(const Spec& spec, DensityChoice best, std::size_t count, int ranks) {
   constexpr double growth = 4;
-  const double present = spec.density;
-  const Candidates candidates = candidates_of(spec);
-  const double most = candidates[candidates.count - 1];
-  // A dense call has some three times the bytes of one with the largest density.
-  if (best <= growth * present || present >= most) return best;
-  const std::size_t next = std::min(candidates.nearest(present) + 1, candidates.count - 1);
-  return candidates[std::max(next, candidates.nearest(std::min(growth * present, most)))];
+  const auto bytes = [&](DensityChoice choice) {
+    return cost_of(spec, choice, count, ranks).bytes;
+  };
+  const double most = bytes(best);
+  const double present = bytes(present_of(spec));
+  const double reach = growth * present;
+  if (most <= reach) return best;
+  // As many bytes as are in reach, or the least more than now.
+  DensityChoice next = best;
+  for (const DensityChoice& one : Options(spec, ranks).all()) {
+    const double its = bytes(one);
+    if (its <= present || its >= most) continue;
+    const bool is_better =
+        its <= reach ? its > bytes(next) || bytes(next) > reach : its < bytes(next);
+    if (is_better) next = one;
+  }
+  return next;
+}
+
+DensityChoice other_bytes(const Spec& spec, std::size_t count, int ranks) {
+  const auto bytes = [&](const DensityChoice& choice) {
+    return cost_of(spec, choice, count, ranks).bytes;
+  };
+  constexpr double apart = 1.8;  // 8 bits and 4 bits are not quite twice as many
+  const Options options(spec, ranks);
+  const double present = bytes(present_of(spec));
+  if (!(present > 0)) return present_of(spec);
+  DensityChoice less{0, Form::none};
+  DensityChoice more = present_of(spec);
+  for (const DensityChoice& one : options.all()) {
+    const double its = bytes(one);
+    if (apart * its <= present && (less.density == 0 || its > bytes(less))) less = one;
+    if (its >= apart * present && (more == present_of(spec) || its < bytes(more))) more = one;
+  }
+  return less.density > 0 ? less : more;
 }
 
 // One to time a call that all begin together, and one to draw the conclusion.

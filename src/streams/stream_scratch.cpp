@@ -42,6 +42,20 @@ std::size_t coded_scratch(const Coding& coding, const CompressedArgs& args, std:
   return 2 * CodedShape::strands * std::bit_ceil(bytes);
 }
 
+// In whichever form a call may take.
+std::size_t coded_scratch(const Spec& spec, const CompressedArgs& args, std::size_t all) {
+  std::size_t most = 0;
+  const auto add = [&](const Spec& one) {
+    const auto coding = coding_of(one);
+    if (coding) most = std::max(most, coded_scratch(*coding, args, all));
+  };
+  add(spec);
+  for (const Form form : all_forms) {
+    if (spec.may_take(form)) add(in_form(spec, form));
+  }
+  return most;
+}
+
 // Lists of candidates, results on their way, and messages; or the vectors of a dense call.
 Need need_of(const CompressedArgs& args, std::size_t ranks) {
   constexpr std::size_t pair_bytes = 12;
@@ -60,7 +74,7 @@ Need need_of(const CompressedArgs& args, std::size_t ranks) {
     if (spec.by_host) need.pinned += 2 * tensor.count * sizeof(float);
   }
   const Spec& first = args.tensors[0].compressor->spec();
-  if (first.scheme->coding) need.pinned += coded_scratch(first.scheme->coding(first), args, all);
+  need.pinned += coded_scratch(first, args, all);
   const std::size_t chunks = 32 * args.tuning.chunk_bytes;
   return {2 * (need.device + chunks), 2 * (need.pinned + chunks)};
 }

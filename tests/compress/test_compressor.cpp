@@ -288,6 +288,53 @@ TEST_CASE("a density that adapts goes back with its call, and is saved") {
   CHECK(v.compressor->spec().density == first);
 }
 
+TEST_CASE("a form goes back with its call, and is saved") {
+  const char* const quantising = "topk:density=auto,quantise=qsgd8,bypass=never";
+  const auto call = [](Vector& v, std::uint32_t number, double density, Form form) {
+    v.begin(number, ones);
+    SchemeState state = *v.compressor;
+    state.density_control.density = density;
+    state.density_control.form = form;
+    state.density_control.probe = 77;
+    v.compressor->set_state(state);
+  };
+  Vector v(quantising);
+  CHECK(v.compressor->spec().form == Form::qsgd8);
+  const std::uint64_t digest = v.compressor->digest();
+  call(v, 1, 0.05, Form::none);
+  v.compressor->end(v.host);
+  CHECK(v.compressor->spec().form == Form::none);
+  call(v, 2, 1, Form::qsgd8);
+  CHECK(v.compressor->spec().form == Form::qsgd8);
+  CHECK(v.compressor->spec().density == 1);
+  v.compressor->fail(v.host);
+  CHECK(v.compressor->spec().form == Form::none);
+  CHECK(v.compressor->spec().density == 0.05);
+
+  const auto is_loaded = [&](const char* spec, double density, Form form) {
+    Vector other(spec);
+    call(other, 1, density, form);
+    other.compressor->end(v.host);
+    const auto loaded = std::move(*Compressor::create(spec));
+    const bool good = !load(*loaded, v.host, bytes_of(other));
+    CHECK((!good || loaded->digest() == other.compressor->digest()));
+    CHECK((!good || loaded->spec() == other.compressor->spec()));
+    CHECK((!good || loaded->density_control.probe == 77));
+    return good;
+  };
+  CHECK(is_loaded(quantising, 0.05, Form::none));
+  CHECK(is_loaded(quantising, 1, Form::qsgd8));
+  CHECK_FALSE(is_loaded(quantising, 1, Form::qsgd4));
+  CHECK_FALSE(is_loaded(quantising, 0.05, Form::qsgd8));
+  CHECK_FALSE(is_loaded(quantising, 1, Form::none));
+  CHECK_FALSE(is_loaded("topk:density=auto", 1, Form::qsgd8));
+  CHECK(is_loaded("topk:density=auto,quantise=auto", 1, Form::qsgd4));
+  CHECK_FALSE(is_loaded("topk:density=auto,quantise=auto", 1, static_cast<Form>(4)));
+
+  v.compressor->return_after(v.host, 0);
+  CHECK(v.compressor->digest() == digest);
+}
+
 TEST_CASE("a state of another version is refused, and changes nothing") {
   Vector v("topk");
   v.begin(1, ones);

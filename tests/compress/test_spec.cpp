@@ -106,6 +106,34 @@ TEST_CASE("a density that adapts has a range") {
   check_says("topk:density=auto,hierarchy=host", {"hierarchy=host", "a number"});
 }
 
+TEST_CASE("calls with a density that adapts may be quantised") {
+  const Spec usual = *Spec::parse("topk:density=auto");
+  CHECK_FALSE(usual.quantises());
+  CHECK(usual == *Spec::parse("topk:density=auto,quantise=never"));
+  CHECK_FALSE(coding_of(usual));
+  const Spec any = *Spec::parse("ar-topk:density=auto,quantise=auto");
+  for (const Form form : all_forms) CHECK(any.may_take(form));
+  CHECK(any.form == Form::qsgd8);  // of the first call
+  CHECK(any.density == 1);
+  CHECK_FALSE(any.adapted_to_dense());
+  CHECK(*coding_of(any) == *coding_of(*Spec::parse("qsgd:bits=8")));
+  const Spec few = *Spec::parse("exdyna:quantise=qsgd4,density=0.001..0.5,bypass=never");
+  CHECK(few.may_take(Form::qsgd4));
+  CHECK_FALSE(few.may_take(Form::qsgd8));
+  CHECK(*coding_of(few) == *coding_of(*Spec::parse("qsgd")));
+  CHECK(coding_of(*Spec::parse("topk:density=auto,quantise=bf16"))->kind == Coding::Kind::bf16);
+  CHECK_FALSE(coding_of(in_form(few, Form::none)));
+  for (const Spec& spec : {any, few}) {
+    CHECK(*Spec::parse(spec.text()) == spec);
+    CHECK(Spec::unpack(spec.pack()) == spec);
+    CHECK(spec.digest() != usual.digest());
+  }
+  check_says("topk:density=auto,quantise=sign",
+             {"quantise is \"sign\"", "bf16, qsgd8, qsgd4, auto"});
+  check_says("topk:density=0.1,quantise=qsgd8", {"density is fixed", "auto", "quantise"});
+  check_says("topk:density=auto,objective=paper,quantise=auto", {"objective is paper", "ratio"});
+}
+
 TEST_CASE("a density that adapts has an objective") {
   const Spec usual = *Spec::parse("topk:density=auto");
   CHECK(usual.objective == Objective::ratio);

@@ -9,14 +9,16 @@ namespace pith::fuzz {
 namespace {
 
 void check_densities(const Spec& spec) {
-  expect(spec.density > 0 && spec.density <= spec.largest_density());
+  const bool has_form = spec.form != Form::none;
+  expect(!has_form || (spec.adapts() && spec.may_take(spec.form) && spec.density == 1));
+  expect(has_form || (spec.density > 0 && spec.density <= spec.largest_density()));
   expect(spec.time_weight > 0 && spec.time_weight <= 1);
   if (!spec.adapts()) return;
   const Candidates all = candidates_of(spec);
   expect(all.count >= 2 && all.count <= most_candidates);
   expect(all[0] >= double(spec.least_density) && all[all.count - 1] <= spec.largest_density());
   for (std::size_t i = 1; i < all.count; ++i) expect(all[i - 1] <= all[i]);
-  expect(all[all.nearest(spec.density)] == spec.density);
+  expect(has_form || all[all.nearest(spec.density)] == spec.density);
   expect(!spec.by_host);
 }
 
@@ -45,6 +47,7 @@ std::vector<std::string> seeds() {
     const std::string name = std::string(scheme.name) + ":";
     seeds.push_back(name + one);
     seeds.push_back(name + "density=auto," + one);
+    seeds.push_back(name + "density=auto,quantise=auto," + one);
     seeds.push_back(name + "density=0.002..0.5,objective=paper," + one);
   };
   for (const Scheme* scheme : schemes()) {

@@ -90,7 +90,8 @@ TEST_CASE("the paper's objective takes the density that its formula gives", "[de
           ++taken[expected.index];
           INFO(spec.text() << ", " << training.name << ", " << gbps << " Gbit/s");
           const double found =
-              choose_density(spec, training.parameters, ranks, link, facts_of(training.gains));
+              choose_density(spec, training.parameters, ranks, link, facts_of(training.gains))
+                  .density;
           CHECK(found == Approx(authors[expected.index]));
         }
       }
@@ -112,9 +113,9 @@ TEST_CASE("the paper's objective in numbers", "[density]") {
   DensityFacts facts;
   facts.gains = {1.0 / 9, 1.0 / 8, 1.0 / 2, 1};  // .4, .35, .05 and 0
   const LinkCost link{0, 1e-6, 0};
-  CHECK(choose_density(spec, 1'000'000, ranks, link, facts) == Approx(0.033));
+  CHECK(choose_density(spec, 1'000'000, ranks, link, facts).density == Approx(0.033));
   facts.gains = {1.0 / 9, 1.0 / 2, 1.0 / 1.9, 1};  // .4, .05, .045 and 0
-  CHECK(choose_density(spec, 1'000'000, ranks, link, facts) == Approx(0.011));
+  CHECK(choose_density(spec, 1'000'000, ranks, link, facts).density == Approx(0.011));
 }
 
 // What other densities better in both is not part of the scale.
@@ -124,9 +125,9 @@ TEST_CASE("the paper's objective scales by the front alone", "[density]") {
   DensityFacts facts;
   facts.gains = {0.2, 0.5, 0.5, 0.5, 0.5};  // from the second on nothing is gained
   // (0, .4) and (.6, 0): with the dear ones in the scale the second would cost (.02, 0).
-  CHECK(choose_density(spec, 1'000'000, ranks, link, facts) == Approx(0.001));
+  CHECK(choose_density(spec, 1'000'000, ranks, link, facts).density == Approx(0.001));
   facts.gains = {0.5, 0.5, 0.5, 0.5, 0.5};
-  CHECK(choose_density(spec, 1'000'000, ranks, link, facts) == Approx(0.001));
+  CHECK(choose_density(spec, 1'000'000, ranks, link, facts).density == Approx(0.001));
 }
 
 TEST_CASE("candidates of the paper are the authors', and the ends of the range", "[density]") {
@@ -149,13 +150,13 @@ TEST_CASE("with the paper's objective a call is dense where that is faster", "[d
   const DensityFacts facts = facts_of(trainings[0].gains);
   const LinkCost fast{2e-6, 0.01e-9, 0};
   const LinkCost slow{20e-6, 80e-9, 0};
-  CHECK(choose_density(spec, count, ranks, fast, facts) == 1);
-  CHECK(choose_density(spec, count, ranks, slow, facts) < 1);
+  CHECK(choose_density(spec, count, ranks, fast, facts).density == 1);
+  CHECK(choose_density(spec, count, ranks, slow, facts).density < 1);
   spec.density = 1;  // from a dense call
-  CHECK(choose_density(spec, count, ranks, fast, facts) == 1);
-  CHECK(choose_density(spec, count, ranks, slow, facts) < 1);
+  CHECK(choose_density(spec, count, ranks, fast, facts).density == 1);
+  CHECK(choose_density(spec, count, ranks, slow, facts).density < 1);
   const Spec never = *Spec::parse("topk:density=auto,objective=paper,bypass=never");
-  CHECK(choose_density(never, count, ranks, fast, facts) < 1);
+  CHECK(choose_density(never, count, ranks, fast, facts).density < 1);
 }
 
 }  // namespace pith::test

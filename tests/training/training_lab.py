@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Trains the demo's network on the digits over links that change, by fixed schemes of averaging and
-with density=auto: time to 97 % accuracy.
+with density=auto,quantise=auto: time to 97 % accuracy.
 
 Each rank has a host of its own in a laboratory (tests/netlab), whose links follow the schedules of
 AR-Topk's authors (Tyagi and Swany, IEEE BigData 2023) with a tenth of their rates and delays. The
@@ -13,9 +13,9 @@ A block is a number of steps, as theirs is of epochs: the same work meets the sa
 slow a scheme is. TCP's congestion control is cubic. All schemes of a seed run one after another.
 
 "best fixed" is the fixed scheme with the least sum of its times over the seeds. "known afterwards"
-is what one would have taken who knew all times: in each block the density that gets most progress
-out of the time, where a step's progress is one n-th if n steps of its density lead to the accuracy,
-and its time is that of the runs with this density fixed.
+is what one would have taken who knew all times: in each block the density or form that gets most
+progress out of the time, where a step's progress is one n-th if n steps of it lead to the accuracy,
+and its time is that of the runs with it fixed.
 """
 import argparse
 import json
@@ -36,8 +36,9 @@ UP = [(0.1e-3, 2.5e9), (0.2e-3, 2e9), (0.4e-3, 1.5e9), (0.8e-3, 1e9), (1.6e-3, 0
       (3.2e-3, 0.1e9)]
 SCHEDULES = {"C1": (25, [(NEAR, WIDE), (NEAR, NARROW), (FAR, WIDE), (FAR, NARROW)]),
              "C2": (20, UP + UP[-2:0:-1])}
-DENSE, AUTO = "dense", "topk:density=auto"
+DENSE, AUTO = "dense", "topk:density=auto,quantise=auto"
 DENSITIES = (0.1, 0.033, 0.01, 0.003, 0.001)
+QUANTISED = ("int8", "qsgd")
 OTHERS = ("ar-topk:density=0.01,election=staleness,bypass=never",
           "exdyna:density=0.01,bypass=never")
 TARGET = 0.97
@@ -49,7 +50,7 @@ def fixed(density):
 
 
 def schemes():
-    return [AUTO, DENSE, *map(fixed, DENSITIES), *OTHERS]
+    return [AUTO, DENSE, *map(fixed, DENSITIES), *QUANTISED, *OTHERS]
 
 
 def parse(arguments):
@@ -149,8 +150,8 @@ def known_afterwards(runs, schedule, steps_most):
 
 
 def choices_of(run):
-    return "; ".join(f"step {step}: " + ("dense" if density >= 1 else f"{100 * density:.2g} %") +
-                     f" {name}" for step, _, density, name in run.get("choices") or [])
+    return "; ".join(f"step {step}: " + ("" if density >= 1 else f"{100 * density:.2g} % ") + name
+                     for step, _, density, name in run.get("choices") or [])
 
 
 def report(options, found):
@@ -164,9 +165,9 @@ def report(options, found):
         print(f"{name:55} {totals[name]:7.1f}   {times}")
     afterwards = 0
     for seed in options.seeds:
-        # Densities of top-k and dense calls: what density=auto chooses from.
+        # What AUTO chooses from.
         runs = [run for run in found if run["seed"] == seed and run["scheme"] in
-                [DENSE, *map(fixed, DENSITIES)]]
+                [DENSE, *map(fixed, DENSITIES), *QUANTISED]]
         seconds, taken = known_afterwards(runs, options.schedule, options.steps)
         afterwards += seconds
         print(f"known afterwards, seed {seed}: {seconds:.1f} s: {', '.join(taken)}")

@@ -41,9 +41,9 @@ struct Scheme {
   double bytes_per_element;  // minimum
 };
 
-constexpr const char* auto_spec = "topk:density=auto";
+constexpr const char* auto_spec = "topk:density=auto,quantise=auto";
 
-constexpr std::array<Scheme, 8> known_schemes = {{
+constexpr std::array<Scheme, 9> known_schemes = {{
     {"auto", auto_spec, 0.0},
     {"dense float32", "dense", 4.0},
     {"top-k", "topk:density=0.01,bypass=never", 0.0},
@@ -51,6 +51,7 @@ constexpr std::array<Scheme, 8> known_schemes = {{
     {"AR-Topk STAR", "ar-topk:density=0.01,election=staleness,bypass=never", 0.0},
     {"AR-Topk VAR", "ar-topk:density=0.01,election=variance,bypass=never", 0.0},
     {"ExDyna", "exdyna:density=0.01,bypass=never", 0.0},
+    {"QSGD, 4 bits", "qsgd", 0.5},
     {"dense bfloat16", "bf16:bypass=never", 2.0},
 }};
 
@@ -101,10 +102,9 @@ void print_heading(const Options& options) {
   fmt::print(
       "The same training with other schemes of averaging, layer by layer: plain SGD at rate 0.2,\n"
       "{} steps, ranks on {} hosts (network namespaces). Their links change with each epoch: {:g} "
-      "Mbit/s,\nthen the next. auto: the library chooses density or dense calls, and the "
-      "exchange.\n"
-      "Sent: by all ranks, as their network devices count. Density: share of the elements that\n"
-      "moved in a step. The clock stands still while the accuracy is measured.\n\n"
+      "Mbit/s,\nthen the next. auto: the library chooses the density, or sends all elements in 32, "
+      "16, 8 or 4\nbits. Sent: by all ranks, as their network devices count. Density: share of the "
+      "elements that\nmoved in a step. The clock stands still while the accuracy is measured.\n\n"
       "{:<15} {:>12} {:>10} {:>10} {:>9} {:>9}\n",
       options.scheme_steps, options.ranks, fmt::join(options.links_mbit, " and "), "", "s to 97 %",
       "s in all", "accuracy", "MB sent", "density");
@@ -131,7 +131,7 @@ void print_scheme(const Scheme& scheme, std::span<const RankReport> reports) {
 }
 
 std::string text_of(const SchemeChoice& choice) {
-  if (choice.density >= 1.0) return "dense";
+  if (choice.density >= 1.0) return choice.algorithm.data();
   return fmt::format("{:.2g} % {}", 100.0 * choice.density, choice.algorithm.data());
 }
 

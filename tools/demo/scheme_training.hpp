@@ -34,7 +34,7 @@ struct CurvePoint {
 struct SchemeChoice {
   std::size_t step;
   double seconds;  // of training before it
-  double density;  // 1: dense
+  double density;  // 1: all elements were sent
   std::array<char, 32> algorithm;
 };
 

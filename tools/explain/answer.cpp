@@ -72,7 +72,7 @@ void add_compressed(const Question& question, const Model& model, Answer& answer
                     std::string& takes) {
   answer.elements = question.bytes / size_of(DType::f32);
   const Spec& spec = *question.compress;
-  if (spec.sparse() && answer.elements > 0) {
+  if (spec.sparse() && spec.form == Form::none && answer.elements > 0) {
     answer.elected = elected_of(spec.density, answer.elements);
   }
   const Bypass bypass = bypass_of(question, model, answer.elements);

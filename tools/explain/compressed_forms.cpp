@@ -15,6 +15,7 @@
 #include "compress/deft_plan.hpp"
 #include "compress/exdyna_scheme.hpp"
 #include "compress/topk_scheme.hpp"
+#include "model/compressed_cost.hpp"
 #include "model/nominal.hpp"
 
 namespace pith_explain {
@@ -142,20 +143,16 @@ double exclusive_seconds(const Exchanging& e) {
   return exdyna_cost(shape, e.link);
 }
 
-double only_form_seconds(const Exchanging& e) {
-  const Scheme& scheme = *e.spec.scheme;
-  if (!scheme.coding) return exclusive_seconds(e);
-  return coded_cost({e.ranks, e.count, scheme.coding(e.spec)}, e.link);
-}
-
 Forms forms_of(const Exchanging& e) {
-  const std::string_view exchange = e.spec.scheme->exchange;
+  const std::string_view exchange = exchange_name(e.spec);
   if (exchange == "topk") return topk_forms(e);
   if (exchange == "ar-topk") return ar_topk_forms(e);
   Forms forms;
   if (exchange == "dense") return forms;
-  forms.takes = e.spec.scheme->name;
-  forms.add(forms.takes, only_form_seconds(e));
+  forms.takes = e.spec.form == Form::none ? e.spec.scheme->name : name_of(e.spec.form);
+  const auto coding = coding_of(e.spec);
+  forms.add(forms.takes,
+            coding ? coded_cost({e.ranks, e.count, *coding}, e.link) : exclusive_seconds(e));
   return forms;
 }
 
@@ -173,17 +170,6 @@ void put_inside_hosts(const Question& question, const Exchanging& e, Forms& form
   }
 }
 
-// Each pass over the vector costs memory bandwidth; each rank adds up all the pairs it receives. As
-// bypass=auto counts (src/model/bypass.cpp).
-double work_of(const Spec& spec, std::size_t count, int ranks) {
-  const double n = static_cast<double>(count);
-  const double passes = n * (nominal::select_element + nominal::write_element);
-  if (!spec.sparse() || count == 0) return passes;
-  const double k = static_cast<double>(elected_of(spec.density, count));
-  const double lists = spec.scheme->electors == Electors::each_rank ? ranks - 1 : 2;
-  return (lists + 1) * k * nominal::add_pair + passes;
-}
-
 }  // namespace
 
 std::vector<Candidate> compressed_forms(const Question& question, const Model& model,
@@ -199,7 +185,8 @@ std::vector<Candidate> compressed_forms(const Question& question, const Model& m
   }
   Forms forms = forms_of(e);
   if (by_host) put_inside_hosts(question, e, forms);
-  for (Candidate& form : forms.all) form.work_s = work_of(spec, all, e.ranks);
+  const double work_s = compressed_cost(spec, spec.density, all, e.ranks).work_s;
+  for (Candidate& form : forms.all) form.work_s = work_s;
   takes = forms.takes;
   return std::move(forms.all);
 }

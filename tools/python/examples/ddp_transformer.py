@@ -123,8 +123,11 @@ def add_hook(model: DistributedDataParallel, spec: str) -> pith.torch.CompressHo
     elif spec.startswith("powersgd"):
         from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as powersgd
 
-        rank = int(spec.partition(":")[2] or 2)
-        state = powersgd.PowerSGDState(None, matrix_approximation_rank=rank, start_powerSGD_iter=10)
+        numbers = [int(one) for one in spec.split(":")[1:]]
+        rank, first_step = numbers + [2, 10][len(numbers):]
+        state = powersgd.PowerSGDState(
+            None, matrix_approximation_rank=rank, start_powerSGD_iter=first_step
+        )
         model.register_comm_hook(state, powersgd.powerSGD_hook)
     else:
         hook = pith.torch.compress_hook(spec)
@@ -203,7 +206,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--bytes", type=int, default=1_000_000)
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument(
-        "--compress", default="none", help="none, auto, a spec of pith, bf16 or powersgd:RANK"
+        "--compress", default="none", help="none, auto, a spec of pith, bf16 or powersgd:RANK:STEP"
     )
     parser.add_argument("--record", metavar="FILE", help="writes a record, and pictures of it")
     return parser.parse_args()

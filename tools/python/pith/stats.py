@@ -14,7 +14,7 @@ class CompressorStats:
     count: int
     """Elements of the vector."""
     density_target: float
-    """That of the spec; with density=auto that of the last call, 1 if it was dense."""
+    """That of the spec; with density=auto that of the last call, 1 if all was sent."""
     density: float
     """selected_union / count."""
     threshold: float

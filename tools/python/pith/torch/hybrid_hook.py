@@ -110,6 +110,6 @@ def hybrid_hook(
 ) -> HybridHook:
     """Makes the sums between hosts compressed: `hybrid_hook(model, mesh["between"].get_group())`.
 
-    spec: a compressor as in compression.md; "auto" chooses the density by the time of the calls.
+    spec: a compressor as in compression.md; "auto" chooses density or bits by their time.
     """
     return HybridHook(model, group, spec)

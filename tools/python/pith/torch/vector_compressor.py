@@ -13,8 +13,8 @@ import torch
 
 from pith.torch import _backend
 
-AUTO_SPEC_FEW = "topk:density=auto"
-AUTO_SPEC_MANY = "ar-topk:density=auto"
+AUTO_SPEC_FEW = "topk:density=auto,quantise=auto"
+AUTO_SPEC_MANY = "ar-topk:density=auto,quantise=auto"
 AUTO_FEW_RANKS = 8
 
 
