@@ -236,8 +236,9 @@ DensityChoice cautious_choice(const Spec& spec, DensityChoice best, std::size_t 
   const double reach = growth * present;
   if (most <= reach) return best;
   // As many bytes as are in reach, or the least more than now.
+  const Options options(spec, ranks);
   DensityChoice next = best;
-  for (const DensityChoice& one : Options(spec, ranks).all()) {
+  for (const DensityChoice& one : options.all()) {
     const double its = bytes(one);
     if (its <= present || its >= most) continue;
     const bool is_better =
