@@ -11,10 +11,6 @@ float lost_by_drawing(float value) {
   const float above = value - static_cast<float>(static_cast<int>(value));
   return above * (1 - above);
 }
-float lost_by_rounding(float value) {
-  const float off = value - static_cast<float>(static_cast<int>(value + 0.5F));
-  return off * off;
-}
 
 double lost_of_block(const Coding& coding, std::span<const float> block) {
   const auto last = static_cast<float>((1 << (coding.bits - 1)) - 1);
@@ -22,8 +18,7 @@ double lost_of_block(const Coding& coding, std::span<const float> block) {
   if (!(level > 0)) return 0;
   float lost = 0;
   for (const float magnitude : block) {
-    const float value = magnitude / level;
-    lost += coding.draws ? lost_by_drawing(value) : lost_by_rounding(value);
+    lost += lost_by_drawing(magnitude / level);
   }
   return double(lost) * double(level) * double(level);
 }
@@ -31,7 +26,7 @@ double lost_of_block(const Coding& coding, std::span<const float> block) {
 }  // namespace
 
 double squares_lost(const Coding& coding, std::span<const float> magnitudes) {
-  if (coding.kind != Coding::Kind::levels) return 0;
+  if (!coding.draws) return 0;
   double lost = 0;
   while (!magnitudes.empty()) {
     const auto block = magnitudes.first(std::min<std::size_t>(coding.block, magnitudes.size()));

@@ -7,9 +7,9 @@
 
 namespace pith {
 
-// The expected squares of what values of these magnitudes, all of them finite, lose. Where the
-// sample is from many blocks it loses more than they do, as their scales differ. For `levels`;
-// nothing is counted of `bf16`, which loses a millionth.
+// The expected squares of what values of these magnitudes, all of them finite, lose by a coding in
+// levels that draws. Where the sample is from many blocks it loses more than they do, as their
+// scales differ. Nothing is counted of codings that round to the nearest, as bf16: a millionth.
 double squares_lost(const Coding& coding, std::span<const float> magnitudes);
 
 }  // namespace pith

@@ -48,12 +48,14 @@ void add_losses(const Spec& spec, std::span<const float> magnitudes, Sample& sam
   if (!spec.quantises()) return;
   const std::size_t blocks = chunks_in(magnitudes.size(), block);
   const std::size_t stride = chunks_in(blocks, most_blocks) * block;
+  // A block stands for as many as it is one of.
+  const double weight = double(stride) / double(block);
   for (std::size_t at = 0; at < magnitudes.size(); at += stride) {
     const auto values = magnitudes.subspan(at, std::min(block, magnitudes.size() - at));
-    for (const float one : values) sample.squares += double(one) * double(one);
+    for (const float one : values) sample.squares += weight * double(one) * double(one);
     for (std::size_t i = 0; i < all_forms.size(); ++i) {
       if (!spec.may_take(all_forms[i])) continue;
-      sample.lost[i] += squares_lost(*coding_of(in_form(spec, all_forms[i])), values);
+      sample.lost[i] += weight * squares_lost(*coding_of(in_form(spec, all_forms[i])), values);
     }
   }
 }
@@ -115,11 +117,9 @@ void adapt(Compressor& compressor, const DensityControl& agreed, std::uint64_t s
   const Spec& before = compressor.spec();
   if (agreed.density != before.density || agreed.form != before.form) compressor.forecast = {};
   compressor.density_control = agreed;
-  const auto of_own = [&](std::uint64_t when) {
-    return compressor.step + (std::max(when, step) - step);
-  };
-  compressor.density_control.next = of_own(agreed.next);
-  compressor.density_control.probe = of_own(agreed.probe);
+  compressor.density_control.next = compressor.step + (std::max(agreed.next, step) - step);
+  compressor.density_control.probed =
+      compressor.step - std::min(step - agreed.probed, compressor.step);
   compressor.set_state(compressor);  // in place: its spec follows
 }
 

@@ -26,8 +26,11 @@ struct DensityControl {
   std::uint64_t count = 0;  // elements of the last call, of all its tensors; 0: none yet
   std::uint64_t next = 0;   // the step in which ranks agree next, or any before the present one
   LinkSums link;
-  Form form = Form::none;   // of the next call
-  std::uint64_t probe = 0;  // the step from which on other bytes are tried for what they tell
+  Form form = Form::none;  // of the next call
+  // A probe is a call of other bytes than the best choice has, for what they tell.
+  bool probes = false;       // the next call is one
+  bool moved = false;        // the link has changed since the last one
+  std::uint64_t probed = 0;  // the step of the last probe or change; 0: none yet
 };
 
 // With a fixed density both ways of a call are timed in rounds: three calls as the ones before,

@@ -61,13 +61,18 @@ bool is_choice(const Spec& spec, double density, Form form) {
 
 void save_form(const SchemeState& state, StateWriter& out) {
   out.value(state.density_control.form);
-  out.value(state.density_control.probe);
+  out.value(state.density_control.probes);
+  out.value(state.density_control.moved);
+  out.value(state.density_control.probed);
 }
 
 // States of an older version have no form.
 bool load_form(SchemeState& state, const StateShape& shape, StateReader& in) {
-  state.density_control.form = in.value<Form>();
-  state.density_control.probe = in.value<std::uint64_t>();
+  DensityControl& control = state.density_control;
+  control.form = in.value<Form>();
+  control.probes = in.value<std::uint8_t>() != 0;
+  control.moved = in.value<std::uint8_t>() != 0;
+  control.probed = std::min(in.value<std::uint64_t>(), state.step);
   return shape.spec.adapts();
 }
 
@@ -182,7 +187,8 @@ Error read(std::span<const std::byte> bytes, const Spec& spec, Loaded& loaded) {
   loaded.spec = in.text();
   const std::string own = spec.text();
   // Of an older version the text lacks keys.
-  const Expected<Spec> saved = Spec::parse(loaded.spec);
+  Expected<Spec> saved = Spec::parse(loaded.spec);
+  if (saved) saved->quantise = spec.quantise;  // what the state has chosen is checked
   if (!saved || saved->text() != own) {
     return bad(fmt::format("is of \"{}\", expected \"{}\"", loaded.spec, own));
   }

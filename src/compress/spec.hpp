@@ -29,7 +29,7 @@ inline constexpr double usual_weight(Objective objective) {
 
 // How density=auto sends all elements with fewer bits: as the schemes bf16, qsgd:bits=8 and
 // qsgd:bits=4 do. None that rounds small values to zero in every call, as int8 does: no residual
-// keeps them.
+// keeps them. (bf16 rounds each value by at most its 256th part.)
 enum class Form : std::uint8_t { none, bf16, qsgd8, qsgd4 };
 inline constexpr std::array all_forms{Form::bf16, Form::qsgd8, Form::qsgd4};
 // Which of these it may choose; the first ones are numbered like the forms.

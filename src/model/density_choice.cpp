@@ -18,10 +18,9 @@ LinkSums scaled(const LinkSums& sums, double factor) {
 }
 
 LinkSums with_call(LinkSums sums, const CallCost& cost, double seconds) {
-  constexpr double least_share = 0.05;  // the cores may be faster than assumed
   const double messages = cost.messages / seconds;
   const double bytes = cost.bytes / seconds;
-  const double on_link = std::max(1 - cost.work_s / seconds, least_share);
+  const double on_link = 1 - cost.work_s / seconds;
   sums.messages_messages += messages * messages;
   sums.messages_bytes += messages * bytes;
   sums.bytes_bytes += bytes * bytes;
@@ -34,11 +33,13 @@ LinkSums with_call(LinkSums sums, const CallCost& cost, double seconds) {
 
 // Where no link explains this call and those before, it has changed. That has to be noticed: calls
 // on a fast link weigh more, by the squares of their times.
-bool add_call(LinkSums& link, const LinkCost& nominal, const CallCost& cost, double seconds) {
+bool add_call(LinkSums& link, const LinkCost& nominal, CallCost cost, double seconds) {
   constexpr double remembered = 0.8;
   constexpr double hardly = 1e-6;
   constexpr double tolerance = 1.5;
+  constexpr double most_work = 0.95;  // the cores may be faster than assumed
   if (!(seconds > 0)) return false;
+  cost.work_s = std::min(cost.work_s, most_work * seconds);
   const LinkSums all = with_call(scaled(link, remembered), cost, seconds);
   const LinkCost found = fitted_link(all, nominal);
   const double ratio = seconds / cost.seconds(found.alpha, found.beta);
@@ -77,6 +78,8 @@ namespace {
 // Another choice than the present one must be better by so much.
 constexpr double worthwhile = 0.95;
 constexpr double never = std::numeric_limits<double>::infinity();
+// By so much the bytes of a call may grow at once.
+constexpr double growth = 4;
 
 // What a spec may choose: the candidates, a dense call, the forms, in this order.
 class Options {
@@ -227,8 +230,7 @@ DensityChoice choose_density(const Spec& spec, std::size_t count, int ranks, con
 }
 
 DensityChoice cautious_choice(const Spec& spec, DensityChoice best, std::size_t count, int ranks) {
-  constexpr double growth = 4;
-  const auto bytes = [&](DensityChoice choice) {
+  const auto bytes = [&](const DensityChoice& choice) {
     return cost_of(spec, choice, count, ranks).bytes;
   };
   const double most = bytes(best);
@@ -248,22 +250,30 @@ DensityChoice cautious_choice(const Spec& spec, DensityChoice best, std::size_t 
   return next;
 }
 
+bool is_probe_due(const Spec& spec, const DensityControl& control, std::uint64_t step) {
+  const std::uint64_t rest = control.moved ? 16 : 64;
+  const bool is_over = control.probed == 0 || step >= control.probed + rest;
+  return spec.objective == Objective::ratio && is_over;
+}
+
+// Candidates have ever more bytes. What they leave out comes later, while a form loses what it
+// does.
 DensityChoice other_bytes(const Spec& spec, std::size_t count, int ranks) {
-  const auto bytes = [&](const DensityChoice& choice) {
-    return cost_of(spec, choice, count, ranks).bytes;
-  };
-  constexpr double apart = 1.8;  // 8 bits and 4 bits are not quite twice as many
-  const Options options(spec, ranks);
-  const double present = bytes(present_of(spec));
-  if (!(present > 0)) return present_of(spec);
-  DensityChoice less{0, Form::none};
-  DensityChoice more = present_of(spec);
-  for (const DensityChoice& one : options.all()) {
-    const double its = bytes(one);
-    if (apart * its <= present && (less.density == 0 || its > bytes(less))) less = one;
-    if (its >= apart * present && (more == present_of(spec) || its < bytes(more))) more = one;
+  constexpr double apart = 1.8;
+  const DensityChoice present = present_of(spec);
+  const double its = cost_of(spec, present, count, ranks).bytes;
+  if (ranks == 1 || count == 0) return present;
+  const Candidates candidates = candidates_of(spec);
+  DensityChoice less = present;
+  DensityChoice more = present;
+  for (std::size_t i = 0; i < candidates.count; ++i) {
+    const DensityChoice one{candidates[i], Form::none};
+    const double bytes = cost_of(spec, one, count, ranks).bytes;
+    if (apart * bytes <= its) less = one;
+    const bool is_in_reach = bytes >= apart * its && bytes <= growth * its;
+    if (is_in_reach && more == present) more = one;
   }
-  return less.density > 0 ? less : more;
+  return less == present ? more : less;
 }
 
 // One to time a call that all begin together, and one to draw the conclusion.

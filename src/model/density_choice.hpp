@@ -29,7 +29,7 @@ namespace pith {
 
 // Counts a call that took `seconds`; older ones count less, and hardly where the link must have
 // changed since: then it returns true. Relative errors matter.
-bool add_call(LinkSums& link, const LinkCost& nominal, const CallCost& cost, double seconds);
+bool add_call(LinkSums& link, const LinkCost& nominal, CallCost cost, double seconds);
 // The link that fits the calls best, and `nominal` where they tell nothing; only alpha and beta.
 LinkCost fitted_link(const LinkSums& link, const LinkCost& nominal);
 
@@ -48,8 +48,12 @@ DensityChoice choose_density(const Spec& spec, std::size_t count, int ranks, con
 // On the way from the spec's present choice to the best one. After a change one call tells too
 // little of a link to foretell calls of many times its bytes, which may take seconds.
 DensityChoice cautious_choice(const Spec& spec, DensityChoice best, std::size_t count, int ranks);
-// A choice of some half the bytes, or if there is none of twice as many. Calls of always the same
-// bytes do not tell what a byte costs.
+// Whether a call is due that has other bytes than those before, which alone do not tell what a byte
+// costs: at first, 16 calls after the last one where the link has changed, else 64. Not with
+// objective=paper.
+bool is_probe_due(const Spec& spec, const DensityControl& control, std::uint64_t step);
+// A candidate of some half the bytes; if there is none, of twice to four times as many; if there is
+// none, the present choice.
 DensityChoice other_bytes(const Spec& spec, std::size_t count, int ranks);
 // Calls until ranks agree again: as few as cost a twenty-fifth of the time, since links
 // change, but twelve at most.

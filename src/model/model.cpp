@@ -196,24 +196,23 @@ double Model::predicted_seconds(const Spec& spec, std::size_t count, bool dense,
 
 void Model::adapt_density(const Spec& spec, std::size_t count, const DensityFacts& facts,
                           DensityControl& control) const {
-  constexpr std::uint64_t unchanged_calls = 64;
   DensityFacts known = facts;
-  known.first = control.density == 0;
+  known.first = control.density == 0 || control.probes;
   if (pinned_) known.between_s = known.last_s = 0;
   if (known.last_s > 0 && control.count > 0) {
     const CallCost last = way_cost(spec, spec.adapted_to_dense(), control.count, ranks_);
-    const bool changed = add_call(control.link, link_, last, known.last_s);
-    if (changed) control.probe = facts.step;
+    if (add_call(control.link, link_, last, known.last_s)) control.moved = true;
   }
   const LinkCost link = fitted_link(control.link, link_);
   const DensityChoice best = choose_density(spec, count, ranks_, link, known);
   const bool is_free = pinned_ || control.count == 0;
   DensityChoice next = is_free ? best : cautious_choice(spec, best, count, ranks_);
   const bool stays = next == present_of(spec);
-  if (!stays) control.probe = facts.step + unchanged_calls;
-  if (stays && known.last_s > 0 && facts.step >= control.probe) {
-    next = other_bytes(spec, count, ranks_);
-    control.probe = facts.step + unchanged_calls;
+  control.probes = stays && known.last_s > 0 && is_probe_due(spec, control, facts.step);
+  if (control.probes) next = other_bytes(spec, count, ranks_);
+  if (control.probes || !stays) {
+    control.probed = facts.step;
+    control.moved = false;
   }
   control.density = next.density;
   control.form = next.form;

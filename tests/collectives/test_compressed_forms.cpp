@@ -47,7 +47,7 @@ TEST_CASE("what coding loses is known from the magnitudes", "[sparse][form]") {
   const std::vector<float> values = drawn(100'000);
   std::vector<float> magnitudes = values;
   for (float& one : magnitudes) one = std::abs(one);
-  for (const char* text : {"int8", "int8:block=4096", "qsgd", "qsgd:bits=2", "qsgd:bits=8"}) {
+  for (const char* text : {"qsgd", "qsgd:bits=2", "qsgd:bits=8,bucket=4096"}) {
     INFO(text);
     const Coding coding = *coding_of(*Spec::parse(text));
     double mean = 0;
