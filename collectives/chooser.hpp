@@ -17,7 +17,8 @@ class Hosts;
 // What ranks have agreed on of a call whose density is to be chosen.
 struct DensityFacts {
   std::uint64_t step = 0;
-  bool first = false;  // nothing was agreed on before
+  // The present choice has no advantage: nothing was agreed on before, or only a probe.
+  bool first = false;
   // By candidate: the share of the gradient's squares that is sent; the least of all ranks'.
   std::array<double, most_candidates> gains{};
   // By form: the squares of what coding loses, against all; the most of all ranks'.

@@ -4,15 +4,17 @@
 Each rank has a host of its own in a laboratory (tests/netlab) whose TCP uses cubic. A run makes
 calls on the first links, then on the second; each contender has a run of its own. The price of a
 call is its time; with density=auto (between + time) / gain, which is what that minimises, where
-`between` is a pause that stands for computing. Regret is a call's price over the least median of
-the fixed contenders on the same links, less one; a median of five neighbours, as single calls are
-noisy. Told is after how many calls, and round trips of the second links, it is under 10 % and stays
-so for ten calls; and the same of the best fixed contender, which waits for TCP and the machine.
+`between` is a pause that stands for computing and the gain is the share of the norm that was sent.
+Regret is a call's price over the least median of the fixed contenders on the same links, less one;
+a median of five neighbours, as single calls are noisy. Told is after how many calls, and round
+trips of the second links, it is under 10 % and stays so for ten calls; and the same of the best
+fixed contender, which waits for TCP and the machine.
 
     perf/step_lab.py --kinds dense,density,bypass --from 1g+1ms --to 0.1g+1ms      # as root
 """
 import argparse
 import json
+import math
 import os
 import pathlib
 import secrets
@@ -88,8 +90,8 @@ def prices(kind, found, options):
     if kind != "density":
         return found["seconds"]
     between = options.between_ms / 1e3
-    return [(between + seconds) / max(gain, 1e-9)
-            for seconds, gain in zip(found["seconds"], found["gain"])]
+    return [(between + seconds) / math.sqrt(max(squares, 1e-9))
+            for seconds, squares in zip(found["seconds"], found["gain"])]
 
 
 def smooth(values):
