@@ -62,7 +62,9 @@ comm.finalize()
 
 TORCH = """
 import time, torch, torch.distributed as dist, pith.torch
-dist.init_process_group("pith")
+from torch.testing._internal.distributed.fake_pg import FakeStore
+store = {"store": FakeStore(), "rank": 0, "world_size": 2} if "BACKEND" == "fake" else {}
+dist.init_process_group("BACKEND", **store)
 x = torch.zeros(COUNT, dtype=torch.float64)
 best = 1e9
 for batch in range(BATCHES):
@@ -114,7 +116,8 @@ def main() -> None:
     scripts = {"Python, out=x": PYTHON.replace("WHERE", "x"),
                "Python, out=None": PYTHON.replace("WHERE", "None")}
     if importlib.util.find_spec("torch"):
-        scripts["PyTorch"] = TORCH
+        scripts["PyTorch"] = TORCH.replace("BACKEND", "pith")
+        scripts["PyTorch's backend that does nothing"] = TORCH.replace("BACKEND", "fake")
     with tempfile.TemporaryDirectory() as folder:
         for numbers in SIZES:
             commands = {"C": c_program(folder, numbers)}
@@ -127,7 +130,7 @@ def main() -> None:
             for name, times in took.items():
                 median = statistics.median(times)
                 print(f"{8 * numbers['COUNT']} bytes, {name}: {median:.2f} us a call, "
-                      f"{median - base:+.2f} us")
+                      f"{median - base:+.2f} us", flush=True)
 
 
 if __name__ == "__main__":

@@ -39,10 +39,15 @@ std::optional<pithDataType_t> pith_type(at::ScalarType type) {
 
 std::size_t bytes_of(const at::Tensor& tensor) { return tensor.nbytes(); }
 
+bool is_plain(const at::Tensor& tensor) {
+  return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
+}
+
 at::Tensor packed(const at::Tensor& tensor) {
   TORCH_CHECK_VALUE(tensor.layout() == at::kStrided && !tensor.is_quantized(),
                     "pith takes dense tensors, got one of layout ", tensor.layout(), " and type ",
                     c10::toString(tensor.scalar_type()));
+  if (is_plain(tensor)) return tensor;
   return tensor.detach().resolve_conj().resolve_neg().contiguous();
 }
 

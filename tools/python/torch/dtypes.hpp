@@ -14,8 +14,9 @@ std::optional<pithDataType_t> pith_type(at::ScalarType type);
 
 // Bytes of a contiguous tensor.
 std::size_t bytes_of(const at::Tensor& tensor);
-// The tensor, or a copy of it whose memory holds its elements one after the other. Throws if it is
-// sparse or quantized.
+// Whether its memory holds its elements one after the other, as they are.
+bool is_plain(const at::Tensor& tensor);
+// The tensor, or a copy of it that is plain. Throws if it is sparse or quantized.
 at::Tensor packed(const at::Tensor& tensor);
 // Copies what a call has written to `memory`, unless that is the tensor's own.
 void unpack(const at::Tensor& memory, const at::Tensor& tensor);

@@ -17,13 +17,16 @@ GroupCalls::GroupCalls(std::unique_ptr<Communicator> comm)
 WorkReturned GroupCalls::run(Call call, bool async) {
   call.facts.sequence = ++sequence_;
   const bool on_device = call.where.defined() && call.where.is_cuda();
-  auto work = c10::make_intrusive<PithWork>(rank_, call.facts);
+  auto work = c10::make_intrusive<PithWork>(rank_, std::move(call.facts));
   const c10::AutoGradMode no_grad(false);
   try {
-    if (async && !on_device) {
+    if (on_device) {
+      const c10::DeviceGuard device(call.where.device());
+      run_here(call, stream_of(call.where), *work);
+    } else if (async) {
       run_in_background(call, work);
     } else {
-      run_here(call, *work);
+      run_here(call, nullptr, *work);
     }
   } catch (...) {
     work->conclude(std::current_exception());
@@ -61,10 +64,7 @@ WorkReturned GroupCalls::run_pending(CallFacts facts, std::unique_ptr<Pending> p
   return returned(work);
 }
 
-void GroupCalls::run_here(Call& call, PithWork& work) {
-  const c10::OptionalDeviceGuard device(
-      call.where.defined() ? std::optional<at::Device>(call.where.device()) : std::nullopt);
-  const pithStream_t stream = call.where.defined() ? stream_of(call.where) : nullptr;
+void GroupCalls::run_here(Call& call, pithStream_t stream, PithWork& work) {
   {
     const std::lock_guard lock(mutex_);
     if (call.grouped) {

@@ -53,7 +53,7 @@ class GroupCalls : public c10d::Backend {
   const std::shared_ptr<Completer> completer_;  // works may outlive the group
 
  private:
-  void run_here(Call& call, PithWork& work);
+  void run_here(Call& call, pithStream_t stream, PithWork& work);
   void run_in_background(Call& call, const WorkPtr& work);
   WorkPtr returned(WorkPtr work);
 

@@ -167,6 +167,7 @@ void Reduction::choose_factor(const c10d::ReduceOp& op) {
 }
 
 at::Tensor Reduction::operand(const at::Tensor& tensor) const {
+  if (converted_ == given_ && tensor.layout() == at::kStrided && is_plain(tensor)) return tensor;
   at::Tensor seen = tensor.detach();
   if (given_ == at::kBool) {
     seen = seen.view(at::kByte);

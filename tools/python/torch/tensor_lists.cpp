@@ -11,7 +11,7 @@ namespace {
 bool follow_each_other(const std::vector<at::Tensor>& tensors) {
   const auto* next = static_cast<const std::byte*>(tensors[0].data_ptr());
   for (const at::Tensor& tensor : tensors) {
-    if (!tensor.is_contiguous() || tensor.is_conj() || tensor.is_neg()) return false;
+    if (!is_plain(tensor)) return false;
     if (tensor.scalar_type() != tensors[0].scalar_type()) return false;
     if (tensor.data_ptr() != next) return false;
     if (!tensor.storage().is_alias_of(tensors[0].storage())) return false;

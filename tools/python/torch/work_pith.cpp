@@ -1,5 +1,6 @@
 #include "work_pith.hpp"
 
+#include <ATen/record_function.h>
 #include <c10/util/Exception.h>
 
 #include <utility>
@@ -26,14 +27,17 @@ c10::IValue value_of(const std::vector<std::vector<at::Tensor>>& outputs) {
 }
 
 std::optional<std::vector<at::Tensor>> profiled(const CallFacts& facts) {
-  if (facts.inputs.empty()) return std::nullopt;
+  if (facts.inputs.empty() || !at::hasCallbacks()) return std::nullopt;
   return facts.inputs;
 }
 
 }  // namespace
 
+// Without a title, which only profilers see, Work makes no record of the call: that takes as long
+// as all else here.
 PithWork::PithWork(int rank, CallFacts facts)
-    : Work(rank, facts.op, facts.title, profiled(facts)), facts_(std::move(facts)) {}
+    : Work(rank, facts.op, at::hasCallbacks() ? facts.title : nullptr, profiled(facts)),
+      facts_(std::move(facts)) {}
 
 PithWork::~PithWork() = default;
 
