@@ -314,7 +314,8 @@ void launch_decode_values(const DecodeValuesKernel::Args& args) {
   if (args.coding.kind == Coding::Kind::bf16) {
     return launch_convert({args.out, args.type, args.in, DType::bf16, args.count, args.divisor});
   }
-  const DecodeValuesArgs decode{args.in, args.out, args.count, form_of(args.coding), args.divisor};
+  const DecodeValuesArgs decode{args.in,      args.out,    args.count, form_of(args.coding),
+                                args.divisor, args.instead};
   queue().launch_walk(value_kernel(KernelName::decode_values_f16, args.type),
                       pieces(args.count, args.coding.block), decode);
 }

@@ -50,20 +50,52 @@ class Segments {
 };
 using Exchange = SegmentExchange<Segments>;
 
+// Sums blocks of one vector, from element `begin` on. On a device the rank's own values are there.
+Task<Error> sum_blocks(Call& call, const CodedSum& sum, Compressor& compressor, std::size_t begin,
+                       SumCodedKernel::Args args) {
+  if (!sum.coding.keeps_rest) {
+    call.run<SumCodedKernel>(args);
+    co_return Error();
+  }
+  args.own_rank = static_cast<std::size_t>(call.rank());
+  float* const own = compressor.accumulator() + begin;
+  float* const change = compressor.changes() + begin;
+  const VectorQueue queue = sum.args->queue(call);
+  if (!queue.on_device()) {
+    args.own = own;
+    args.change = change;
+    call.run<SumCodedKernel>(args);
+    co_return Error();
+  }
+  const std::size_t bytes = args.count * sizeof(float);
+  Scratch copied(call.host_compute(), bytes);
+  std::byte* const copy = copied.bytes().data;
+  co_await queue.until(
+      queue.run<CopyKernel>({copy, reinterpret_cast<const std::byte*>(own), bytes}));
+  args.change = reinterpret_cast<float*>(copy);
+  args.own = args.change;
+  call.run<SumCodedKernel>(args);
+  const Fence back = queue.run<CopyKernel>({reinterpret_cast<std::byte*>(change), copy, bytes});
+  queue.vectors().retire(Lease(), std::move(copied), back);
+  co_return Error();
+}
+
 // Sums the blocks of this rank, which may lie in several pieces.
-void sum_segment(Call& call, const CodedSum& sum, const Segments& segments,
-                 const Exchange& exchange) {
+Task<Error> sum_segment(Call& call, const CodedSum& sum, const Segments& segments,
+                        const Exchange& exchange) {
   const auto p = static_cast<std::size_t>(call.size());
   const Scratch pointers(call.host_compute(), p * sizeof(std::byte*));
   auto** in = reinterpret_cast<const std::byte**>(pointers.bytes().data);
   Range left = segments.blocks(call.rank());
   std::size_t before = 0;  // blocks of earlier pieces
   std::size_t at = 0;      // bytes of the segment that are summed
-  for_each_piece(sum.pieces, [&](const Piece& piece) {
+  Pieces pieces = sum.pieces;
+  while (left.size > 0) {
+    const Piece piece = pieces.next();
     const std::size_t blocks = chunks_in(piece.range.size, sum.coding.block);
     const std::size_t skipped = left.begin - before;
     before += blocks;
-    if (left.size == 0 || skipped >= blocks) return;
+    if (skipped >= blocks) continue;
     const Range part = take_front(left, blocks - skipped);
     const std::size_t begin = skipped * sum.coding.block;
     const std::size_t count = std::min(part.size * sum.coding.block, piece.range.size - begin);
@@ -71,9 +103,13 @@ void sum_segment(Call& call, const CodedSum& sum, const Segments& segments,
     CodingInput input = coding_input(call, *sum.args, piece, true);
     input.first += static_cast<std::uint32_t>(begin);
     std::byte* out = exchange.of(call.rank()) + at;
-    call.run<SumCodedKernel>({sum.coding, input, out, in, p, count});
+    Compressor& compressor = *sum.args->tensors[piece.tensor].compressor;
+    Error error = co_await sum_blocks(call, sum, compressor, piece.range.begin + begin,
+                                      {sum.coding, input, out, in, p, count});
+    if (error) co_return error;
     at += sum.coding.bytes(count);
-  });
+  }
+  co_return Error();
 }
 
 }  // namespace
@@ -91,7 +127,8 @@ Task<Error> sum_coded_values(Call& call, CodedSum sum) {
   Task<Error> scattering = exchange.scatter(sum.ready);
   Error error = co_await std::move(scattering);
   if (error) co_return error;
-  sum_segment(call, sum, segments, exchange);
+  error = co_await sum_segment(call, sum, segments, exchange);
+  if (error) co_return error;
   Task<Error> gathering = exchange.gather();
   error = co_await std::move(gathering);
   if (error) co_return error;

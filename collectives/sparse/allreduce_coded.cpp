@@ -1,5 +1,7 @@
 // Dense allreduce of values coded in blocks with few bits (Scheme::coding): quantised once by each
-// rank, summed in float32 in rank order, and quantised once more; no residual is kept.
+// rank, summed in float32 in rank order, and quantised once more. What coding loses is gone, or
+// stays with the rank that codes (Coding::keeps_rest): the changes of accumulators are noted on the
+// way, and made when the call has succeeded.
 //
 //   strand 0:  add, encode > scatter > sum > gather > decode   parcels 0, 4, 8, ...
 //   strand 1:     add, encode > scatter > sum > gather > decode       1, 5, 9, ...
@@ -47,7 +49,11 @@ class Results {
     conclude_before(args_.tensors.size());
     for (const CompressedTensor& tensor : args_.tensors) {
       tensor.compressor->stats.selected_union = tensor.count;
-      tensor.compressor->take_all();
+      if (coding_.keeps_rest) {
+        tensor.compressor->take_changes(call_.host_compute());
+      } else {
+        tensor.compressor->take_all();
+      }
     }
   }
   // Nothing is written any more.
@@ -128,8 +134,14 @@ Task<Error> encode_piece(Call& call, const CodedCall& coded, const Piece& piece,
     Error error = co_await add_in_turns(call, args, compressor, part);
     if (error) co_return error;
     input.first = static_cast<std::uint32_t>(part.begin);
-    co_await queue.until(queue.run<EncodeValuesKernel>(
-        {coded.coding, input, compressor.accumulator() + part.begin, part.size, values}));
+    const float* const own = compressor.accumulator() + part.begin;
+    Fence done = queue.run<EncodeValuesKernel>({coded.coding, input, own, part.size, values});
+    if (coded.coding.keeps_rest) {
+      auto* const change = reinterpret_cast<std::byte*>(compressor.changes() + part.begin);
+      done = queue.run<DecodeValuesKernel>(
+          {coded.coding, values, part.size, change, DType::f32, -1, own});
+    }
+    co_await queue.until(done);
     values += coded.coding.bytes(part.size);
   }
   co_return Error();

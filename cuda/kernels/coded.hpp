@@ -7,7 +7,7 @@
 namespace pith::cuda {
 
 // As Coding of core/sparse_kernel_args.hpp.
-enum class CodeKind : std::uint8_t { levels, powers, signs, e4m3, e5m2 };
+enum class CodeKind : std::uint8_t { levels, powers, signs, mean_signs, e4m3, e5m2 };
 
 struct CodeForm {
   CodeKind kind;
@@ -38,7 +38,7 @@ struct BlockScale {
 // As pith::kernels::scale_of and drawn_bits of src/kernels/coded_block.hpp.
 PITH_DEVICE BlockScale scale_of(const CodeForm& form, std::uint32_t largest, float given) {
   if (largest >= float_infinity) return {bits_as<float>(std::uint32_t{0x7fffffff}), 0};
-  if (form.kind == CodeKind::signs) return {given, 0};
+  if (form.kind == CodeKind::signs || form.kind == CodeKind::mean_signs) return {given, 0};
   if (form.kind == CodeKind::powers) {
     const std::uint32_t exponent = smaller((largest >> 23) + 1, std::uint32_t{254});
     return {bits_as<float>(exponent << 23), 0};
@@ -71,8 +71,12 @@ struct EncodeValuesArgs {
 struct EncodeValues {
   using Args = EncodeValuesArgs;
   static constexpr unsigned threads = 256;
+  // As mean_of of src/kernels/coded_block.hpp.
+  static constexpr unsigned magnitude_sums = 16;
+  static constexpr float magnitude_part = 1.0f / 4096;
   struct Shared {
     std::uint32_t largest[threads];
+    float sums[magnitude_sums];
   };
 
   PITH_DEVICE static std::uint32_t power_of(const BlockScale& block, std::uint32_t bits,
@@ -88,7 +92,7 @@ struct EncodeValues {
   PITH_DEVICE static std::uint32_t code_of(const Args& args, const BlockScale& block, float value,
                                            std::uint32_t index) {
     const CodeForm& form = args.form;
-    if (form.kind == CodeKind::signs) {
+    if (form.kind == CodeKind::signs || form.kind == CodeKind::mean_signs) {
       const std::uint32_t of_zero = index * 0x9e3779b9u + static_cast<std::uint32_t>(args.key);
       return (value == 0 ? of_zero : bits_as<std::uint32_t>(value)) >> 31;
     }
@@ -133,6 +137,27 @@ struct EncodeValues {
   }
 
   template <class Block>
+  PITH_KERNEL static float mean_magnitude(const Block& block, const float* in, std::size_t n,
+                                          Shared& shared) {
+    block.each([&](unsigned thread) {
+      if (thread >= magnitude_sums) return;
+      float sum = 0;
+      for (std::size_t i = thread; i < n; i += magnitude_sums) {
+        sum += bits_as<float>(magnitude_of(in[i] * magnitude_part));
+      }
+      shared.sums[thread] = sum;
+    });
+    for (unsigned half = magnitude_sums / 2; half > 0; half /= 2) {
+      block.sync();
+      block.each([&](unsigned thread) {
+        if (thread < half) shared.sums[thread] += shared.sums[thread + half];
+      });
+    }
+    block.sync();
+    return shared.sums[0] / (magnitude_part * static_cast<float>(n));
+  }
+
+  template <class Block>
   PITH_KERNEL static void run(const Block& block, const Args& args, Shared& shared) {
     const CodeForm& form = args.form;
     const std::size_t blocks = (args.count + form.block - 1) / form.block;
@@ -142,7 +167,9 @@ struct EncodeValues {
       const std::size_t bytes = form.code_bytes(n);
       const float* const in = args.in + begin;
       std::byte* const out = args.out + b * form.block_bytes();
-      const BlockScale scale = scale_of(form, largest_of(block, in, n, shared), args.scale);
+      const float given =
+          form.kind == CodeKind::mean_signs ? mean_magnitude(block, in, n, shared) : args.scale;
+      const BlockScale scale = scale_of(form, largest_of(block, in, n, shared), given);
       const bool finite = !is_nan(scale.scale);
       block.each([&](unsigned thread) {
         if (thread == 0) store_element(out, 0, scale.scale, misalignment(out, sizeof(float)) == 0);
@@ -167,6 +194,7 @@ struct DecodeValuesArgs {
   std::size_t count;
   CodeForm form;
   float divisor;
+  const float* instead;  // null, or the values where the coded ones are not finite
 };
 
 template <class T>
@@ -176,7 +204,9 @@ struct DecodeValues {
   struct Shared {};
 
   PITH_DEVICE static float value_of(const CodeForm& form, float scale, std::uint32_t code) {
-    if (form.kind == CodeKind::signs) return code != 0 ? -scale : scale;
+    if (form.kind == CodeKind::signs || form.kind == CodeKind::mean_signs) {
+      return code != 0 ? -scale : scale;
+    }
     if (form.kind == CodeKind::powers) {
       const float value = scale * bits_as<float>((127 - (code & 127)) << 23);
       return code >> 7 != 0 ? -value : value;
@@ -204,8 +234,12 @@ struct DecodeValues {
           const auto codes = static_cast<std::uint32_t>(in[CodeForm::scale_bytes + j]);
           for (unsigned k = 0; k < form.per_byte() && k * bytes + j < n; ++k) {
             const std::uint32_t code = codes >> (k * form.bits) & ((1u << form.bits) - 1);
-            const float value = value_of(form, scale, code) / args.divisor;
-            store_element(args.out, begin + k * bytes + j, narrow<T>(value), aligned);
+            const std::size_t i = begin + k * bytes + j;
+            float value = value_of(form, scale, code) / args.divisor;
+            if (args.instead && magnitude_of(value) >= float_infinity) {
+              value = args.instead[i] / args.divisor;
+            }
+            store_element(args.out, i, narrow<T>(value), aligned);
           }
         }
       });

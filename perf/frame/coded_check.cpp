@@ -23,6 +23,8 @@ double error_of(const pith::Coding& coding, double value, double largest) {
       return std::ldexp(value, -3) + std::ldexp(largest, -31);
     case Kind::bf16:
       return std::ldexp(value, -8);
+    case Kind::mean_signs:
+      return value + largest;
     case Kind::signs:
       break;
   }

@@ -63,6 +63,10 @@ Errors CompressedCheck::check(const std::vector<std::span<const float>>& gradien
   if (const auto coding = coding_in_use(compressors)) {
     const Vectors sums = sums_of(gradients);
     Errors errors = compare_coded(*coding, sums, results);
+    if (coding->keeps_rest) {
+      errors.merge(compare_sums(gradients, results, compressors));
+      return errors;
+    }
     for (std::size_t local = 0; local < sums.size(); ++local) {
       residuals_[local] = compressors.residual(static_cast<int>(local), count_);
       const auto zeros = std::count(residuals_[local].begin(), residuals_[local].end(), 0.0F);
@@ -221,7 +225,7 @@ Errors CompressedCheck::compare_coded(const pith::Coding& coding, const Vectors&
 Errors CompressedCheck::compare_sums(const std::vector<std::span<const float>>& gradients,
                                      const std::vector<std::span<const float>>& results,
                                      const Compressors& compressors) {
-  const bool keeps_losses = spec_.sparse() && spec_.feedback;
+  const bool keeps_losses = spec_.sparse() ? spec_.feedback : keeps_rest(spec_);
   // Each rank rounds what it sends, and the sum is rounded once.
   const double lost =
       keeps_losses ? float_rounding : 2 * rounding_of(spec_.values) + float_rounding;

@@ -2,6 +2,8 @@
 
 #include <stdexcept>
 
+#include "compress/scheme.hpp"
+
 namespace pith_perf {
 
 pith::Spec spec_to_measure(const std::string& text) {
@@ -14,7 +16,7 @@ pith::Spec spec_to_measure(const std::string& text) {
 }
 
 Compressors::Compressors(const pith::Spec& spec, const Team& team)
-    : has_residual_(spec.sparse() && spec.feedback) {
+    : has_residual_(spec.sparse() ? spec.feedback : pith::keeps_rest(spec)) {
   for (int local = 0; local < team.size(); ++local) {
     pithCompressor_t made = nullptr;
     must(pithCompressorCreate(&made, spec.text().c_str()), "pithCompressorCreate");

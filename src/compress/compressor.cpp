@@ -82,6 +82,7 @@ Error Compressor::move_to(DeviceVectors* device) {
     Accumulator delivered = copy(delivered_);
     accumulator_ = std::move(accumulator);
     delivered_ = std::move(delivered);
+    changes_ = Accumulator();
   } catch (const Failure& failure) {
     return failure.error();
   }
@@ -141,18 +142,12 @@ void Compressor::drop_slice(Compute& host) {
     // Memory that the device can access: the values it reads, and its pass result.
     const std::size_t bytes = device_ ? slice_->count() * sizeof(float) : 0;
     Scratch copied(reachable(host), sizeof(PassResult) + bytes);
-    std::byte* const at = copied.bytes().data + sizeof(PassResult);
     const auto* more = reinterpret_cast<const std::byte*>(kept);
-    if (device_) more = static_cast<const std::byte*>(std::memcpy(at, kept, bytes));
-    Compute& work = vectors(host);
-    const Fence added =
-        work.run<AccumulateKernel>({.accumulator = accumulator() + slice_->begin(),
-                                    .gradient = more,
-                                    .type = DType::f32,
-                                    .count = slice_->count(),
-                                    .fresh = false,
-                                    .result = reinterpret_cast<PassResult*>(copied.bytes().data)});
-    work.retire(Lease(), std::move(copied), added);
+    if (device_) {
+      std::byte* const at = copied.bytes().data + sizeof(PassResult);
+      more = static_cast<const std::byte*>(std::memcpy(at, kept, bytes));
+    }
+    add_range(host, {slice_->begin(), slice_->count()}, more, false, std::move(copied));
   }
   slice_.reset();
 }
@@ -186,7 +181,7 @@ void Compressor::begin(std::uint32_t call, const Gradient& gradient, Compute* de
   if (taken_[0].delivered) std::swap(taken_[0], taken_[1]);
   Taken& taken = taken_[0];
   taken.call = call;
-  taken.delivered = taken.whole = false;
+  taken.delivered = taken.whole = taken.changes = false;
   taken.factor = 1;
   taken.pairs.begin(spec_.values);
   taken.losses.begin(DType::f32);
@@ -332,6 +327,16 @@ void Compressor::take_all() {
   taken_[0].whole = true;
 }
 
+float* Compressor::changes() {
+  if (changes_.count() != count_) changes_ = Accumulator(count_, device_);
+  return changes_.data();
+}
+
+void Compressor::take_changes(Compute& host) {
+  changes_result_ = Scratch(reachable(host), sizeof(PassResult));
+  taken_[0].whole = taken_[0].changes = true;
+}
+
 void Compressor::fail(Compute& host) {
   if (!std::exchange(in_call_, false)) return;
   return_taken(host);
@@ -362,9 +367,10 @@ void Compressor::end(Compute& host) {
   queue_ = nullptr;
 }
 
-// The delivered accumulator is kept until the next call has ended.
+// What is delivered is kept until the next call has ended.
 void Compressor::deliver_whole(Compute& host) {
   if (taken_[1].whole) taken_[1].delivered = false;
+  if (taken_[0].changes) return deliver_changes(host);
   spent_ = true;
   if (!lent_) return std::swap(accumulator_, delivered_);
   const auto* from = reinterpret_cast<const std::byte*>(accumulator());
@@ -373,11 +379,19 @@ void Compressor::deliver_whole(Compute& host) {
   clear_spent(host);
 }
 
+// Allocates nothing, so that a call that has succeeded does not fail here.
+void Compressor::deliver_changes(Compute& host) {
+  const auto* changes = reinterpret_cast<const std::byte*>(changes_.data());
+  add_range(host, {0, count_}, changes, false, std::exchange(changes_result_, Scratch()));
+  std::swap(changes_, delivered_);
+}
+
 void Compressor::return_after(Compute& host, std::uint32_t completed) {
   for (Taken& taken : taken_) {
     if (!taken.delivered || !is_later(taken.call, completed)) continue;
     taken.delivered = false;
     clear_spent(host);
+    if (taken.changes) scale_memory(host, delivered_, -1);
     if (taken.whole) {
       add_range(host, {0, count_}, reinterpret_cast<const std::byte*>(delivered_.data()), false);
     } else {
@@ -392,6 +406,7 @@ void Compressor::reset() {
   slice_.reset();
   accumulator_ = Accumulator();
   delivered_ = Accumulator();
+  changes_ = Accumulator();
   device_ = nullptr;
   binding.reset();
   shaped_ = spent_ = lent_ = false;
@@ -407,13 +422,16 @@ void Compressor::reset() {
   }
 }
 
-void Compressor::scale(Compute& host, float factor) {
+void Compressor::scale_memory(Compute& host, const Accumulator& memory, float factor) {
   std::uint64_t bits = 0;
   std::memcpy(&bits, &factor, sizeof factor);
-  for (Accumulator* memory : {&accumulator_, &delivered_}) {  // first: a device may refuse
-    auto* data = reinterpret_cast<std::byte*>(memory->data());
-    if (data) vectors(host).run<ScaleKernel>({data, data, memory->count(), DType::f32, bits});
-  }
+  auto* data = reinterpret_cast<std::byte*>(memory.data());
+  if (data) vectors(host).run<ScaleKernel>({data, data, memory.count(), DType::f32, bits});
+}
+
+void Compressor::scale(Compute& host, float factor) {
+  scale_memory(host, accumulator_, factor);  // first: a device may refuse
+  scale_memory(host, delivered_, factor);
   scale_ *= double(factor);
   SchemeState::scale(factor);
   for (Taken& taken : taken_) {
@@ -434,16 +452,22 @@ void Compressor::adopt(const SchemeState& state, double scale) {
   is_new_ = false;
 }
 
-// Between calls. `values` are in the accumulator's memory, or in memory its device can access.
+// `values` are in the accumulator's memory, or in memory its device can access. `found` has room
+// for a result that nobody reads.
+void Compressor::add_range(Compute& host, Part range, const std::byte* values, bool fresh,
+                           Scratch found) {
+  Compute& work = vectors(host);
+  const Fence added =
+      work.run<AccumulateKernel>({.accumulator = accumulator() + range.begin,
+                                  .gradient = values,
+                                  .type = DType::f32,
+                                  .count = range.count,
+                                  .fresh = fresh,
+                                  .result = reinterpret_cast<PassResult*>(found.bytes().data)});
+  work.retire(Lease(), std::move(found), added);
+}
 void Compressor::add_range(Compute& host, Part range, const std::byte* values, bool fresh) {
-  const Scratch found(reachable(host), sizeof(PassResult));
-  vectors(host).run<AccumulateKernel>(
-      {.accumulator = accumulator() + range.begin,
-       .gradient = values,
-       .type = DType::f32,
-       .count = range.count,
-       .fresh = fresh,
-       .result = reinterpret_cast<PassResult*>(found.bytes().data)});
+  add_range(host, range, values, fresh, Scratch(reachable(host), sizeof(PassResult)));
 }
 
 void Compressor::add_residual(Compute& host, const std::byte* residual) {

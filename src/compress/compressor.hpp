@@ -111,6 +111,11 @@ class Compressor : public SchemeState {
   void return_taken(Compute& host);
   // This call delivers the whole accumulator, and no pairs.
   void take_all();
+  // Where a call writes, for every element, what is to be added to the accumulator if it succeeds:
+  // minus what it sends. Allocates in the first two calls. Precondition: shaped.
+  float* changes();
+  // This call delivers what the changes say.
+  void take_changes(Compute& host);
   // Adds what was lost by rounding this call's sums (float32) to the accumulator, unless the call
   // is undone.
   void keep_losses(Compute& host, const SparseList& losses);
@@ -162,7 +167,8 @@ class Compressor : public SchemeState {
   struct Taken {
     std::uint32_t call = 0;
     bool delivered = false;  // the call has succeeded
-    bool whole = false;      // took the whole accumulator, kept in delivered_
+    bool whole = false;      // took from all elements; kept in delivered_
+    bool changes = false;    // with a rest: delivered_ has what was added, negative
     float factor = 1;        // product of scale() calls since then
     bool knows_before = false;
     SchemeState before;
@@ -172,9 +178,12 @@ class Compressor : public SchemeState {
   void give_back(Compute& host, Taken& taken);
   void give_back(Compute& host, PairList& pairs, float factor);
   void add_pairs(Compute& host, const SparseList& list, DType type);
+  void add_range(Compute& host, Part range, const std::byte* values, bool fresh, Scratch found);
   void add_range(Compute& host, Part range, const std::byte* values, bool fresh);
   void deliver_whole(Compute& host);
+  void deliver_changes(Compute& host);
   void clear_spent(Compute& host);
+  void scale_memory(Compute& host, const Accumulator& memory, float factor);
   void count_in(const PassResult& found);
   AccumulateKernel::Args args_of(std::size_t begin, std::size_t count) const;
   // The kernels' memory, and memory that both sides can access; `host` is the caller's.
@@ -203,7 +212,9 @@ class Compressor : public SchemeState {
   bool lent_ = false;
   bool is_new_ = true;
   std::atomic<bool> claimed_{false};
-  Accumulator delivered_;       // what the last call of take_all() delivered
+  Accumulator delivered_;       // what the last call that took from all elements delivered
+  Accumulator changes_;         // of the present call
+  Scratch changes_result_;      // of the pass that adds them
   std::array<Taken, 2> taken_;  // of the current or last call, and of the one before
   std::vector<PairList> received_;
   std::unique_ptr<HostSlice> slice_;

@@ -1,5 +1,6 @@
-// Schemes without an election: all elements are sent, unchanged or with fewer bits, and no residual
-// is kept.
+// Schemes without an election: all elements are sent, unchanged or with fewer bits. Those with
+// feedback=1 keep what coding loses; what draws its roundings needs no such memory, since it loses
+// nothing on average.
 #include "compress/scheme_keys.hpp"
 
 namespace pith {
@@ -10,6 +11,7 @@ extern const Scheme fp8_scheme;
 extern const Scheme qsgd_scheme;
 extern const Scheme natural_scheme;
 extern const Scheme sign_scheme;
+extern const Scheme efsign_scheme;
 
 namespace {
 
@@ -22,16 +24,21 @@ constexpr std::uint8_t bits_4 = 1;
 constexpr std::uint8_t bits_8 = 2;
 constexpr std::uint8_t block_256 = 1;
 constexpr std::uint8_t block_512 = 2;
+constexpr std::uint8_t block_1024 = 3;
 
 std::uint16_t block_of(std::uint8_t word) { return static_cast<std::uint16_t>(128u << word); }
 
-constexpr std::array int8_keys{keys::choice<0>("block", block_words)};
+// Not spec.feedback, which is true unless a spec says otherwise.
+constexpr std::array int8_keys{keys::choice<0>("block", block_words),
+                               keys::choice<1>("feedback", keys::feedback_words)};
 constexpr std::array<std::string_view, 2> format_words = {"e4m3", "e5m2"};
 constexpr std::array fp8_keys{keys::choice<0>("format", format_words),
-                              keys::choice<1>("block", block_words)};
+                              keys::choice<1>("block", block_words),
+                              keys::choice<2>("feedback", keys::feedback_words)};
 constexpr std::array qsgd_keys{keys::choice<0>("bits", bits_words),
                                keys::choice<1>("bucket", block_words), keys::seed};
 constexpr std::array sign_keys{keys::seed};
+constexpr std::array efsign_keys{keys::choice<0>("block", block_words), keys::seed};
 constexpr std::array natural_keys{keys::choice<0>("block", block_words), keys::seed};
 
 }  // namespace
@@ -49,15 +56,17 @@ const Scheme bf16_scheme{.name = "bf16",
                          }};
 
 // Block-wise: [Dettmers, "8-bit approximations for parallelism in deep learning", ICLR 2016].
-const Scheme int8_scheme{
-    .name = "int8",
-    .summary = "everything as signed 8-bit integers, with a scale per block",
-    .exchange = "coded",
-    .keys = int8_keys,
-    .choices = {block_256},
-    .coding = [](const Spec& spec) -> Coding {
-      return {.kind = Coding::Kind::levels, .bits = 8, .block = block_of(spec.choices[0])};
-    }};
+const Scheme int8_scheme{.name = "int8",
+                         .summary = "everything as signed 8-bit integers, with a scale per block",
+                         .exchange = "coded",
+                         .keys = int8_keys,
+                         .choices = {block_256},
+                         .coding = [](const Spec& spec) -> Coding {
+                           return {.kind = Coding::Kind::levels,
+                                   .bits = 8,
+                                   .block = block_of(spec.choices[0]),
+                                   .keeps_rest = spec.choices[1] == 1};
+                         }};
 
 // The 8-bit formats of [Micikevicius et al., "FP8 formats for deep learning", 2022].
 const Scheme fp8_scheme{.name = "fp8",
@@ -69,7 +78,8 @@ const Scheme fp8_scheme{.name = "fp8",
                           const bool wide = spec.choices[0] == 1;
                           return {.kind = wide ? Coding::Kind::e5m2 : Coding::Kind::e4m3,
                                   .bits = 8,
-                                  .block = block_of(spec.choices[1])};
+                                  .block = block_of(spec.choices[1]),
+                                  .keeps_rest = spec.choices[2] == 1};
                         }};
 
 // [Alistarh et al., "QSGD", NeurIPS 2017], scaled by each bucket's largest magnitude as in the
@@ -110,6 +120,22 @@ const Scheme sign_scheme{
     .keys = sign_keys,
     .coding = [](const Spec&) -> Coding {
       return {.kind = Coding::Kind::signs, .bits = 1, .block = 1024};
+    }};
+
+// [Karimireddy et al., "Error feedback fixes SignSGD", ICML 2019], with a scale per block; the sums
+// are coded alike, with an error feedback of their own, as in [Tang et al., "1-bit Adam", ICML
+// 2021].
+const Scheme efsign_scheme{
+    .name = "efsign",
+    .summary = "one bit each: signs times the mean magnitude of a block, the rest sent later",
+    .exchange = "coded",
+    .keys = efsign_keys,
+    .choices = {block_1024},
+    .coding = [](const Spec& spec) -> Coding {
+      return {.kind = Coding::Kind::mean_signs,
+              .bits = 1,
+              .block = block_of(spec.choices[0]),
+              .keeps_rest = true};
     }};
 
 std::string_view name_of(Form form) { return keys::quantise_words[static_cast<std::size_t>(form)]; }

@@ -89,6 +89,11 @@ std::string_view name_of(Form form);
 // How a call's values are coded, by the present form or by the scheme; none: they are not. Calls in
 // a form have the exchange `coded`.
 std::optional<Coding> coding_of(const Spec& spec);
+// Whether what that coding loses is kept.
+inline bool keeps_rest(const Spec& spec) {
+  const std::optional<Coding> coding = coding_of(spec);
+  return coding && coding->keeps_rest;
+}
 inline std::string_view exchange_name(const Spec& spec) {
   return spec.form == Form::none ? spec.scheme->exchange : "coded";
 }

@@ -11,6 +11,7 @@ extern const Scheme fp8_scheme;
 extern const Scheme qsgd_scheme;
 extern const Scheme natural_scheme;
 extern const Scheme sign_scheme;
+extern const Scheme efsign_scheme;
 extern const Scheme topk_scheme;
 extern const Scheme ar_topk_scheme;
 extern const Scheme exdyna_scheme;
@@ -27,6 +28,7 @@ constexpr std::array table{
     &qsgd_scheme,     //
     &natural_scheme,  //
     &sign_scheme,     //
+    &efsign_scheme,   //
     &topk_scheme,     //
     &ar_topk_scheme,  //
     &exdyna_scheme,   //

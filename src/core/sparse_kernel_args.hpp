@@ -330,6 +330,7 @@ struct Coding {
     levels,  // signed integers times the scale; the largest magnitude has the last level
     powers,  // a sign, and how many times the scale is halved; 127: zero
     signs,   // the sign of the scale; that of zero changes from index to index, and with the key
+    mean_signs,  // as signs; the scale is the mean magnitude
     e4m3,    // 8-bit floats times the scale; the largest magnitude has the last number
     e5m2,
     bf16,
@@ -342,6 +343,8 @@ struct Coding {
   std::uint8_t bits = 8;      // 1, 2, 4 or 8; 16 for bf16
   bool draws = false;         // levels, powers: rounds at random without bias; else to the nearest
   std::uint16_t block = 256;  // values that share a scale
+  // What coding loses stays with the rank that codes, for the next call; see coded_sum.hpp.
+  bool keeps_rest = false;
 
   constexpr std::size_t scale_bytes() const { return kind == Kind::bf16 ? 0 : sizeof(float); }
   constexpr std::size_t codes_per_byte() const { return 8u / bits; }
@@ -383,7 +386,8 @@ struct EncodeValuesKernel {
   }
 };
 
-// out[i] = value i / divisor, converted as ConvertKernel does.
+// out[i] = value i / divisor, converted as ConvertKernel does. `instead`, if not null: the values
+// where the coded ones are not finite.
 struct DecodeValuesKernel {
   struct Args {
     Coding coding;
@@ -392,6 +396,7 @@ struct DecodeValuesKernel {
     std::byte* out;
     DType type;  // of out: f32, f16 or bf16
     float divisor;
+    const float* instead = nullptr;
   };
   static std::size_t work_bytes(const Args& args) { return args.count * size_of(args.type); }
   static KernelNote note(const Args& args) {
@@ -401,7 +406,9 @@ struct DecodeValuesKernel {
   }
 };
 
-// out = the coded sums of n coded vectors, added in this order in float32.
+// out = the coded sums of n coded vectors, added in this order in float32. With `own` the vector
+// `own_rank` is these values, not coded, and comes first; `change` is what makes of them what coding
+// loses of the sums, or zero where the coded sums are not finite.
 struct SumCodedKernel {
   struct Args {
     Coding coding;
@@ -410,6 +417,9 @@ struct SumCodedKernel {
     const std::byte* const* in;  // n of them
     std::size_t n;
     std::size_t count;
+    const float* own = nullptr;
+    float* change = nullptr;  // may be `own`
+    std::size_t own_rank = 0;
   };
   static std::size_t work_bytes(const Args& args) {
     return args.n * args.coding.bytes(args.count) + 4 * args.count;

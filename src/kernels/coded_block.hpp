@@ -2,7 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -41,13 +43,27 @@ struct BlockScale {
   float factor = 0;  // what values are multiplied by; of `powers` and `signs` none
 };
 
-// `largest`: the largest magnitude of the block, as bits. Numbers so small that their factor is not
-// finite count as zero.
+// The mean of a block's magnitudes is that of 16 sums, each of every 16th value in order, times a
+// small number, so that no sum is infinite.
+inline constexpr std::size_t magnitude_sums = 16;
+inline constexpr float magnitude_part = 1.0f / Coding::most_block;
+inline float mean_of(std::array<float, magnitude_sums> sums, std::size_t values) {
+  for (std::size_t half = magnitude_sums / 2; half > 0; half /= 2) {
+    for (std::size_t i = 0; i < half; ++i) sums[i] += sums[i + half];
+  }
+  return sums[0] / (magnitude_part * static_cast<float>(values));
+}
+
+// `largest`: the largest magnitude of the block, as bits; `given`: of `signs` the input's scale, of
+// `mean_signs` the mean. Numbers so small that their
+// factor is not finite count as zero.
 inline BlockScale scale_of(const Coding& coding, std::uint32_t largest, float given) {
   constexpr std::uint32_t infinity = 0x7f800000u;
   constexpr std::uint32_t last_exponent = 254;
   if (largest >= infinity) return {std::bit_cast<float>(nan_f32), 0};
-  if (coding.kind == Coding::Kind::signs) return {given, 0};
+  const bool is_given =
+      coding.kind == Coding::Kind::signs || coding.kind == Coding::Kind::mean_signs;
+  if (is_given) return {given, 0};
   if (coding.kind == Coding::Kind::powers) {
     const std::uint32_t exponent = std::min((largest >> 23) + 1, last_exponent);
     return {std::bit_cast<float>(exponent << 23), 0};
@@ -91,6 +107,19 @@ inline bool is_marked(const SumCodedKernel::Args& args, std::size_t at) {
   }
   return false;
 }
+// See DecodeValuesKernel and SumCodedKernel.
+inline void replace_nonfinite(float* decoded, const float* instead, float divisor, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) {
+    if (!std::isfinite(decoded[i])) decoded[i] = instead[i] / divisor;
+  }
+}
+inline void change_own(const float* own, const float* sums, const float* decoded, std::size_t n,
+                       float* change) {
+  for (std::size_t i = 0; i < n; ++i) {
+    change[i] = std::isfinite(decoded[i]) ? (sums[i] - decoded[i]) - own[i] : -own[i];
+  }
+}
+
 inline void mark(const Coding& coding, std::size_t values, std::byte* out) {
   std::memset(out, 0xff, coding.bytes(values));
 }

@@ -4,6 +4,7 @@
 #define HWY_TARGET_INCLUDE "kernels/coded_values.cpp"
 #include "kernels/coded_values.hpp"
 
+#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -67,7 +68,7 @@ struct Coder {
 
   // In the low bits of each word; as for drawn().
   HWY_INLINE Word code_of(Float value, std::uint32_t index, Word spread) const {
-    if constexpr (kKind == Kind::signs) {
+    if constexpr (kKind == Kind::signs || kKind == Kind::mean_signs) {
       const Word start = constant(index * DrawHash::spread + static_cast<std::uint32_t>(key));
       const auto is_zero = hn::RebindMask(Words(), hn::Eq(value, hn::Zero(Floats())));
       return hn::ShiftRight<31>(select(is_zero, hn::Add(start, spread), as_word(value)));
@@ -101,7 +102,7 @@ struct Coder {
 
   // Bits of `code` above its own are ignored.
   static HWY_INLINE Float value_of(Word code, Float scale) {
-    if constexpr (kKind == Kind::signs) {
+    if constexpr (kKind == Kind::signs || kKind == Kind::mean_signs) {
       return as_float(hn::Xor(as_word(scale), hn::ShiftLeft<31>(code)));
     } else if constexpr (kKind == Kind::powers) {
       const Word halvings = hn::And(code, constant(127));
@@ -128,14 +129,33 @@ HWY_INLINE std::uint32_t largest_of(const float* values, std::size_t n) {
   return static_cast<std::uint32_t>(hn::GetLane(hn::MaxOfLanes(Integers(), largest)));
 }
 
-// Codes a block whose values fill `bytes` bytes of codes.
+// Of whole vectors; `n` of the values count.
+HWY_INLINE float mean_magnitude(const float* values, std::size_t whole, std::size_t n) {
+  const std::size_t lanes = hn::Lanes(Floats());
+  const Float small = hn::Set(Floats(), magnitude_part);
+  std::array<float, magnitude_sums> sums{};
+  for (std::size_t part = 0; part < magnitude_sums; part += lanes) {
+    Float sum = hn::Zero(Floats());
+    for (std::size_t i = part; i < whole; i += magnitude_sums) {
+      const Float part_of_it = hn::Mul(hn::LoadU(Floats(), values + i), small);
+      sum = hn::Add(sum, hn::Abs(part_of_it));
+    }
+    hn::StoreU(sum, Floats(), sums.data() + part);
+  }
+  return mean_of(sums, n);
+}
+
+// Codes a block of n values, which with zeros behind them fill `bytes` bytes of codes.
 template <Kind kKind, unsigned kBits, bool kDraws>
 HWY_INLINE void encode_block(const Coding& coding, const CodingInput& input, const float* values,
-                             std::size_t bytes, std::byte* out) {
+                             std::size_t n, std::size_t bytes, std::byte* out) {
   using Code = Coder<kKind, kBits, kDraws>;
+  const std::size_t whole = bytes * Code::per_byte;
   Code coder;
   coder.key = input.key;
-  coder.block = scale_of(coding, largest_of(values, bytes * Code::per_byte), input.scale);
+  float given = input.scale;
+  if constexpr (kKind == Kind::mean_signs) given = mean_magnitude(values, whole, n);
+  coder.block = scale_of(coding, largest_of(values, whole), given);
   std::memcpy(out, &coder.block.scale, sizeof(float));
   out += sizeof(float);
   if (std::isnan(coder.block.scale)) {
@@ -201,7 +221,7 @@ void encode_as(const EncodeValuesKernel::Args& args) {
       std::memset(padded + n, 0, (whole - n) * sizeof(float));
       values = padded;
     }
-    encode_block<kKind, kBits, kDraws>(args.coding, input_at(args.input, begin), values, bytes,
+    encode_block<kKind, kBits, kDraws>(args.coding, input_at(args.input, begin), values, n, bytes,
                                        out);
     out += sizeof(float) + bytes;
   });
@@ -217,13 +237,14 @@ void decode_as(const DecodeValuesKernel::Args& args) {
   for_each_block(args.coding, args.count, [&](std::size_t begin, std::size_t n) HWY_ATTR {
     const std::size_t bytes = args.coding.code_bytes(n);
     std::byte* out = args.out + begin * size_of(args.type);
-    const bool direct = args.type == DType::f32 && n == bytes * 8 / kBits;
+    const bool direct = args.type == DType::f32 && n == bytes * 8 / kBits && !args.instead;
     std::byte* const to = direct ? out : decoded;
     decode_block<kKind, kBits>(in, bytes, [&](std::size_t i, Float value) HWY_ATTR {
       store_at(Floats(), divides ? hn::Div(value, divisor) : value, to, i);
     });
     in += sizeof(float) + bytes;
     if (direct) return;
+    if (args.instead) replace_nonfinite(padded, args.instead + begin, args.divisor, n);
     if (args.type == DType::f32) {
       std::memcpy(out, padded, n * sizeof(float));
     } else {
@@ -235,6 +256,7 @@ void decode_as(const DecodeValuesKernel::Args& args) {
 template <Kind kKind, unsigned kBits, bool kDraws>
 void sum_as(const SumCodedKernel::Args& args) {
   HWY_ALIGN float sums[padded_block];
+  HWY_ALIGN float decoded[padded_block];
   std::size_t at = 0;
   for_each_block(args.coding, args.count, [&](std::size_t begin, std::size_t n) HWY_ATTR {
     const std::size_t bytes = args.coding.code_bytes(n);
@@ -243,17 +265,29 @@ void sum_as(const SumCodedKernel::Args& args) {
       at += sizeof(float) + bytes;
       return;
     }
-    decode_block<kKind, kBits>(args.in[0] + at, bytes, [&](std::size_t i, Float value) HWY_ATTR {
-      hn::StoreU(value, Floats(), sums + i);
-    });
-    for (std::size_t k = 1; k < args.n; ++k) {
+    const std::size_t first = args.own ? args.own_rank : 0;
+    if (args.own) {
+      std::memcpy(sums, args.own + begin, n * sizeof(float));
+    } else {
+      decode_block<kKind, kBits>(args.in[0] + at, bytes, [&](std::size_t i, Float value) HWY_ATTR {
+        hn::StoreU(value, Floats(), sums + i);
+      });
+    }
+    for (std::size_t k = 0; k < args.n; ++k) {
+      if (k == first) continue;
       decode_block<kKind, kBits>(args.in[k] + at, bytes, [&](std::size_t i, Float value) HWY_ATTR {
         hn::StoreU(hn::Add(hn::LoadU(Floats(), sums + i), value), Floats(), sums + i);
       });
     }
     std::fill(sums + n, sums + bytes * 8 / kBits, 0.0f);
-    encode_block<kKind, kBits, kDraws>(args.coding, input_at(args.input, begin), sums, bytes,
+    encode_block<kKind, kBits, kDraws>(args.coding, input_at(args.input, begin), sums, n, bytes,
                                        args.out + at);
+    if (args.own) {
+      decode_block<kKind, kBits>(args.out + at, bytes, [&](std::size_t i, Float value) HWY_ATTR {
+        hn::StoreU(value, Floats(), decoded + i);
+      });
+      change_own(args.own + begin, sums, decoded, n, args.change + begin);
+    }
     at += sizeof(float) + bytes;
   });
 }
@@ -276,6 +310,7 @@ HWY_INLINE void with_form(const Coding& coding, const Body& body) {
   constexpr auto powers = std::integral_constant<Kind, Kind::powers>();
   constexpr auto eight = std::integral_constant<unsigned, 8>();
   if (coding.kind == Kind::signs) return body(Form<Kind::signs, 1>());
+  if (coding.kind == Kind::mean_signs) return body(Form<Kind::mean_signs, 1>());
   if (coding.kind == Kind::e4m3) return body(Form<Kind::e4m3, 8>());
   if (coding.kind == Kind::e5m2) return body(Form<Kind::e5m2, 8>());
   if (coding.kind == Kind::powers) return maybe_drawn(powers, eight);

@@ -21,6 +21,17 @@ std::uint32_t sign_bit_of(const CodingInput& input, float value, std::uint32_t i
   return value < 0 ? 1 : 0;
 }
 
+bool is_of_signs(const Coding& coding) {
+  return coding.kind == Coding::Kind::signs || coding.kind == Coding::Kind::mean_signs;
+}
+
+float mean_magnitude(const Values& values, std::size_t n) {
+  std::array<float, magnitude_sums> sums{};
+  for (std::size_t i = 0; i < n; ++i)
+    sums[i % magnitude_sums] += std::fabs(values[i] * magnitude_part);
+  return mean_of(sums, n);
+}
+
 std::uint32_t code_of(const Coding& coding, const BlockScale& block, float value,
                       std::uint32_t drawn) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
@@ -42,7 +53,7 @@ std::uint32_t code_of(const Coding& coding, const BlockScale& block, float value
 }
 
 float value_of(const Coding& coding, float scale, std::uint32_t code) {
-  if (coding.kind == Coding::Kind::signs) return code != 0 ? -scale : scale;
+  if (is_of_signs(coding)) return code != 0 ? -scale : scale;
   if (coding.kind == Coding::Kind::powers) {
     const float value = scale * std::bit_cast<float>((127 - (code & 127)) << 23);
     return code >> 7 != 0 ? -value : value;
@@ -63,7 +74,9 @@ void encode_block(const Coding& coding, const CodingInput& input, Values& values
   for (std::size_t i = 0; i < n; ++i) {
     largest = std::max(largest, std::bit_cast<std::uint32_t>(values[i]) & 0x7fffffffu);
   }
-  const BlockScale block = scale_of(coding, largest, input.scale);
+  const bool mean = coding.kind == Coding::Kind::mean_signs;
+  const BlockScale block =
+      scale_of(coding, largest, mean ? mean_magnitude(values, n) : input.scale);
   std::memcpy(out, &block.scale, sizeof block.scale);
   out += sizeof(float);
   std::memset(out, 0, bytes);
@@ -73,7 +86,7 @@ void encode_block(const Coding& coding, const CodingInput& input, Values& values
       const std::size_t i = k * bytes + j;
       const std::uint32_t index = input.first + static_cast<std::uint32_t>(i);
       const std::uint32_t code =
-          coding.kind == Coding::Kind::signs
+          is_of_signs(coding)
               ? sign_bit_of(input, values[i], index)
               : code_of(coding, block, values[i], coding.draws ? drawn_bits(input.key, index) : 0);
       out[j] |= static_cast<std::byte>(code << (k * coding.bits));
@@ -122,6 +135,7 @@ void decode_values(const DecodeValuesKernel::Args& args) {
     const std::size_t n = std::min<std::size_t>(args.coding.block, args.count - done);
     decode_block(args.coding, in, n,
                  [&](std::size_t i, float value) { values[i] = value / args.divisor; });
+    if (args.instead) replace_nonfinite(values.data(), args.instead + done, args.divisor, n);
     std::byte* out = args.out + done * size_of(args.type);
     const auto* from = reinterpret_cast<const std::byte*>(values.data());
     if (args.type == DType::f32) {
@@ -136,6 +150,7 @@ void decode_values(const DecodeValuesKernel::Args& args) {
 void sum_coded(const SumCodedKernel::Args& args) {
   if (args.coding.kind == Coding::Kind::bf16) return sum_values(as_plain_sum(args));
   Values sums;
+  Values decoded;
   for (std::size_t done = 0; done < args.count; done += args.coding.block) {
     const std::size_t n = std::min<std::size_t>(args.coding.block, args.count - done);
     const std::size_t begin = args.coding.bytes(done);
@@ -143,11 +158,23 @@ void sum_coded(const SumCodedKernel::Args& args) {
       mark(args.coding, n, args.out + begin);
       continue;
     }
+    const std::size_t first = args.own ? args.own_rank : 0;
+    if (args.own) {
+      std::copy_n(args.own + done, n, sums.begin());
+    } else {
+      decode_block(args.coding, args.in[0] + begin, n,
+                   [&](std::size_t i, float value) { sums[i] = value; });
+    }
     for (std::size_t k = 0; k < args.n; ++k) {
+      if (k == first) continue;
       decode_block(args.coding, args.in[k] + begin, n,
-                   [&](std::size_t i, float value) { sums[i] = k == 0 ? value : sums[i] + value; });
+                   [&](std::size_t i, float value) { sums[i] += value; });
     }
     encode_block(args.coding, at(args.input, done), sums, n, args.out + begin);
+    if (!args.own) continue;
+    decode_block(args.coding, args.out + begin, n,
+                 [&](std::size_t i, float value) { decoded[i] = value; });
+    change_own(args.own + done, sums.data(), decoded.data(), n, args.change + done);
   }
 }
 

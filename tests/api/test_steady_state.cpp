@@ -348,7 +348,8 @@ TEST_CASE("no allocation of compressed calls", "[steady]") {
         "ar-topk:bypass=never,reduction=tree", "exdyna:bypass=never,density=0.01",
         "exdyna:bypass=never,density=0.01,values=bf16",
         "exdyna:bypass=never,density=0.01,rule=intended,reduction=tree",
-        "micro:bypass=never,density=0.01,reduction=ring", "bf16", "int8", "none", "topk"}) {
+        "micro:bypass=never,density=0.01,reduction=ring", "bf16", "int8", "efsign", "none",
+        "topk"}) {
     for (const Setup& setup : every_link()) {
       // How many messages wait at once has no bound on a socket that a warm-up surely meets.
       if (setup.transport == "tcp") continue;

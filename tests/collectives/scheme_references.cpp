@@ -5,13 +5,13 @@
 #include <numeric>
 
 #include "collectives/patterns.hpp"
-#include "collectives/sparse/coded_cost.hpp"
 #include "compress/ar_topk_scheme.hpp"
 #include "compress/exdyna_scheme.hpp"
 #include "compress/topk_scheme.hpp"
 #include "core/mix.hpp"
 #include "kernels/coded_values.hpp"
 #include "tests/collectives/ar_topk_reference.hpp"
+#include "tests/collectives/coded_reference.hpp"
 #include "tests/collectives/largest.hpp"
 #include "tests/collectives/rounded.hpp"
 #include "tests/collectives/scheme_conformance.hpp"
@@ -70,108 +70,6 @@ class DenseReference final : public SchemeReference {
 
   SparseCase case_;
   DType values_;
-};
-
-// --- int8, fp8, qsgd, natural, sign ---
-
-// Each rank codes its values; the owner of a block adds them up, rank by rank, and codes the sum.
-class CodedReference final : public SchemeReference {
- public:
-  explicit CodedReference(const SparseCase& c)
-      : case_(c), spec_(*Spec::parse(c.spec)), coding_(spec_.scheme->coding(spec_)) {}
-
-  std::string check(SparseProgram& program) override {
-    int turn = 0;
-    for (const std::vector<Block>& parcel : parcels()) {
-      for (int place = 0; place < case_.ranks; ++place) {
-        const Range own = block(parcel.size(), case_.ranks, place);
-        const int owner = (place + turn) % case_.ranks;
-        for (std::size_t b = own.begin; b < own.begin + own.size; ++b) {
-          std::string failure = compare(program, parcel[b], owner);
-          if (!failure.empty()) return failure;
-        }
-      }
-      ++turn;
-    }
-    ++step_;
-    for (int r = 0; r < case_.ranks; ++r) {
-      for (std::size_t t = 0; t < case_.counts.size(); ++t) {
-        if (!program.compressor(r, t).residual_is_zero()) return "something is left";
-      }
-    }
-    return {};
-  }
-
- private:
-  struct Block {
-    std::size_t tensor;
-    Range range;
-  };
-
-  // The blocks of each parcel: of every tensor's part of it, from its beginning on.
-  std::vector<std::vector<Block>> parcels() const {
-    const std::size_t all =
-        std::accumulate(case_.counts.begin(), case_.counts.end(), std::size_t{0});
-    const std::size_t parcel = CodedShape::parcel(all);
-    std::vector<std::vector<Block>> parcels(1);
-    std::size_t room = parcel;
-    for (std::size_t t = 0; t < case_.counts.size(); ++t) {
-      for (std::size_t begin = 0; begin < case_.counts[t];) {
-        const std::size_t end = std::min(begin + room, case_.counts[t]);
-        room -= end - begin;
-        for (; begin < end; begin = std::min<std::size_t>(begin + coding_.block, end)) {
-          parcels.back().push_back({t, {begin, std::min<std::size_t>(coding_.block, end - begin)}});
-        }
-        if (room > 0) continue;
-        parcels.emplace_back();
-        room = parcel;
-      }
-    }
-    return parcels;
-  }
-
-  // Values as they come out of a message.
-  std::vector<float> coded(const std::vector<float>& values, const Block& block, int rank,
-                           bool sums) const {
-    const std::uint64_t of_tensor =
-        mix(mix(mix(spec_.seed, step_), case_.counts[block.tensor]), block.tensor);
-    const CodingInput input = {
-        sums ? float(case_.ranks) : 1.0f,
-        mix(of_tensor, 2 * static_cast<std::uint64_t>(rank) + (sums ? 1 : 0)),
-        static_cast<std::uint32_t>(block.range.begin)};
-    std::vector<std::byte> bytes(coding_.bytes(values.size()));
-    kernels::scalar::encode_values({coding_, input, values.data(), values.size(), bytes.data()});
-    std::vector<float> back(values.size());
-    kernels::scalar::decode_values({coding_, bytes.data(), values.size(),
-                                    reinterpret_cast<std::byte*>(back.data()), DType::f32, 1});
-    return back;
-  }
-
-  std::string compare(SparseProgram& program, const Block& block, int owner) const {
-    std::vector<float> sums;
-    for (int r = 0; r < case_.ranks; ++r) {
-      const auto from = program.gradient(r, block.tensor).begin() +
-                        static_cast<std::ptrdiff_t>(block.range.begin);
-      const std::vector<float> given(from, from + static_cast<std::ptrdiff_t>(block.range.size));
-      const std::vector<float> sent = coded(given, block, r, false);
-      if (r == 0) sums = sent;
-      for (std::size_t i = 0; r > 0 && i < sums.size(); ++i) sums[i] += sent[i];
-    }
-    if (case_.ranks > 1) sums = coded(sums, block, owner, true);
-    for (std::size_t i = 0; i < sums.size(); ++i) {
-      const float expected = sums[i] / (case_.average ? float(case_.ranks) : 1.0f);
-      const float found = program.result(0, block.tensor)[block.range.begin + i];
-      if (found == expected) continue;
-      return fmt::format("tensor {}, element {}: {} and not {}", block.tensor,
-                         block.range.begin + i, found, expected);
-    }
-    return {};
-  }
-
-  SparseCase case_;
-  Spec spec_;
-  Coding coding_;
-  std::uint64_t step_ = 0;
 };
 
 // --- top-k ---
@@ -400,11 +298,12 @@ const std::vector<SchemeTest>& table() {
   static const std::vector<SchemeTest> tests = {
       {"none", {""}, make<DenseReference>},
       {"bf16", {""}, make<DenseReference>},
-      {"int8", {"", "block=128"}, make<CodedReference>},
-      {"fp8", {"", "format=e5m2,block=512"}, make<CodedReference>},
-      {"qsgd", {"", "bits=2", "bits=8,bucket=256,seed=7"}, make<CodedReference>},
-      {"natural", {""}, make<CodedReference>},
-      {"sign", {""}, make<CodedReference>},
+      {"int8", {"", "block=128", "feedback=1"}, coded_reference},
+      {"fp8", {"", "format=e5m2,block=512", "feedback=1,block=128"}, coded_reference},
+      {"qsgd", {"", "bits=2", "bits=8,bucket=256,seed=7"}, coded_reference},
+      {"natural", {""}, coded_reference},
+      {"sign", {""}, coded_reference},
+      {"efsign", {"", "block=128"}, coded_reference},
       {"topk",
        {"", "exchange=direct", "exchange=ring", "exchange=split", "exchange=recursive-doubling",
         "exchange=direct,values=bf16", "exchange=ring,values=f16", "exchange=split,values=bf16",

@@ -178,12 +178,21 @@ class SparseProgram {
   std::vector<Rank> ranks_;
 };
 
-// But for a last bit of float32: what was rounded comes back in two parts.
-inline bool about_equal(const std::vector<float>& a, const std::vector<float>& b) {
+// But for a last bit of float32, of the elements or of `sent`: what was rounded comes back in two
+// parts.
+inline bool about_equal(const std::vector<float>& a, const std::vector<float>& b, float sent = 0) {
   for (std::size_t i = 0; i < a.size(); ++i) {
-    if (std::fabs(a[i] - b[i]) > 1e-6f * std::max(std::fabs(a[i]), std::fabs(b[i]))) return false;
+    const float largest = std::max({std::fabs(a[i]), std::fabs(b[i]), sent});
+    if (std::fabs(a[i] - b[i]) > 1e-6f * largest) return false;
   }
   return true;
+}
+// How large what is sent may be beside small elements, where calls of these specs keep a rest.
+inline float most_sent(const SparseCase& c, const std::vector<float>& values) {
+  if (!keeps_rest(*Spec::parse(c.spec))) return 0;
+  float largest = 0;
+  for (const float value : values) largest = std::max(largest, std::fabs(value));
+  return static_cast<float>(c.ranks) * largest;
 }
 
 inline std::string describe(const SparseCase& c) {

@@ -28,12 +28,12 @@ SparseCase case_of(const std::string& spec, int ranks, std::vector<std::size_t> 
   return c;
 }
 
-// Those that have a residual.
-std::vector<std::string> keeping_specs(double density) {
+// Those that have a residual, of calls that elect elements (or also of those that send all).
+std::vector<std::string> keeping_specs(double density, bool all = false) {
   std::vector<std::string> specs = specs_of(scheme_tests(), density);
-  std::erase_if(specs, [](const std::string& text) {
+  std::erase_if(specs, [all](const std::string& text) {
     const Spec spec = *Spec::parse(text);
-    return !spec.sparse() || !spec.feedback;
+    return spec.sparse() ? !spec.feedback : !all || !keeps_rest(spec);
   });
   return specs;
 }
@@ -164,7 +164,7 @@ TEST_CASE("every scheme in any order of the ranks", "[sparse][schemes]") {
 TEST_CASE("no scheme loses anything, in any form of a call", "[sparse][schemes]") {
   constexpr int sizes[] = {1, 2, 5, 8};
   int which = 0;
-  for (const std::string& spec : keeping_specs(0.02)) {
+  for (const std::string& spec : keeping_specs(0.02, true)) {
     ++which;
     for (int i = 0; i < 4; ++i) {
       SparseCase c = case_of(spec, sizes[i], {10, 0, 30000, 3, 5000, 1});
@@ -202,7 +202,8 @@ TEST_CASE("numbers that are not finite reach every rank, if nothing is elected",
 
 // Wherever it is: it is not taken for a rank's bad gradient, which would be kept.
 TEST_CASE("a sum that overflows is gone in the next step", "[sparse][schemes]") {
-  for (const char* spec : {"none", "bf16", "int8", "fp8", "qsgd", "natural"}) {
+  for (const char* spec :
+       {"none", "bf16", "int8", "fp8", "qsgd", "natural", "efsign", "int8:feedback=1"}) {
     for (const std::size_t where : {0, 700}) {
       SparseProgram program(case_of(spec, 2, {1000}));
       World world(world_of(program.sparse_case()));
@@ -224,7 +225,7 @@ TEST_CASE("a sum that overflows is gone in the next step", "[sparse][schemes]") 
 
 // Sparse results are written parcel by parcel; the last one has a NaN.
 TEST_CASE("what is written before a NaN is found is kept", "[sparse][schemes]") {
-  for (const char* spec : {"bf16", "int8", "sign"}) {
+  for (const char* spec : {"bf16", "int8", "sign", "efsign"}) {
     ModeProgram modes(case_of(spec, 3, {140000, 300000}), {.pairs = true});
     World world(world_of(modes.program.sparse_case()));
     INFO(spec);
@@ -271,7 +272,7 @@ TEST_CASE("an end at any step of any scheme loses no gradient", "[sparse][scheme
 
 // What has been written must not be added: results take the place of gradients.
 TEST_CASE("an end at any step of a streamed call loses no gradient", "[sparse][schemes][abort]") {
-  for (const std::string& spec : keeping_specs(0.1)) {
+  for (const std::string& spec : keeping_specs(0.1, true)) {
     SparseCase c = case_of(spec, 3, {600, 0, 200});
     c.chunk_bytes = 16;  // rounds of an exclusive election
     c.in_place = true;

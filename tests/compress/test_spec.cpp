@@ -24,8 +24,9 @@ void check_says(std::string_view text, const std::vector<std::string>& words) {
   }
 }
 
-const std::vector<std::string> schemes = {"none", "bf16", "int8",    "fp8",    "qsgd",  "natural",
-                                          "sign", "topk", "ar-topk", "exdyna", "micro", "deft"};
+const std::vector<std::string> schemes = {"none",    "bf16",  "int8",   "fp8",  "qsgd",
+                                          "natural", "sign",  "efsign", "topk", "ar-topk",
+                                          "exdyna",  "micro", "deft"};
 
 }  // namespace
 
@@ -62,6 +63,8 @@ TEST_CASE("codings of specs") {
   CHECK(coding("qsgd:bits=8") == Coding{levels, 8, true, 512});
   CHECK(coding("natural") == Coding{powers, 8, true, 512});
   CHECK(coding("sign") == Coding{signs, 1, false, 1024});
+  CHECK(coding("efsign") == Coding{mean_signs, 1, false, 1024, true});
+  CHECK(coding("int8:feedback=1") == Coding{levels, 8, false, 256, true});
   check_says("qsgd:bits=3", {"bits is \"3\"", "2, 4, 8"});
   check_says("int8:block=100", {"block is \"100\"", "128, 256"});
   check_says("int8:density=0.1", {"int8 has no key \"density\""});

@@ -42,6 +42,8 @@ TEST_CASE("compressed calls of every scheme on device memory give the host's bit
                                           "int8",
                                           "qsgd:bits=2",
                                           "sign",
+                                          "efsign",
+                                          "int8:feedback=1",
                                           "ar-topk:density=0.01",
                                           "ar-topk:density=0.02,values=bf16",
                                           "ar-topk:density=0.01,reduction=ring",

@@ -51,6 +51,7 @@ const std::vector<Scheme>& schemes() {
       {"qsgd:bits=2", {300, 40}, 1},
       {"natural", {300}, 0},
       {"sign", {300}, 0},
+      {"efsign", {300, 40}, 1},
       {"none", {300}, 0},
       {"deft:density=0.05", {3000, 200}, 0},
       {"deft:density=0.05,values=bf16", {3000, 0, 200}, 2},

@@ -28,6 +28,7 @@ std::vector<Coding> all_codings() {
   codings.push_back({powers, 8, false, 512});
   codings.push_back({powers, 8, true, 512});
   codings.push_back({signs, 1, false, 1024});
+  codings.push_back({mean_signs, 1, false, 1024});
   codings.push_back({e4m3, 8, false, 256});
   codings.push_back({e5m2, 8, false, 256});
   codings.push_back({bf16, 16, false, 64});
@@ -86,12 +87,15 @@ TEST_CASE("coded values are read as the twin does") {
     const std::size_t shift = count % 3;
     ByteVector coded = encoded(coding, floats_of(kind, count, 2));
     coded.insert(coded.begin(), shift, untouched);
+    const Floats given = floats_of(Kind::normal, count, 3);
     for (const DType type : value_types) {
-      for (const float divisor : {1.0f, 3.0f}) {
+      for (const float divisor : {1.0f, 3.0f, -1.0f}) {
+        const float* const instead = divisor < 0 ? given.data() : nullptr;
         ByteVector plain = room(count * size_of(type), shift), fast = plain;
         scalar::decode_values(
-            {coding, coded.data() + shift, count, plain.data() + shift, type, divisor});
-        decode_values({coding, coded.data() + shift, count, fast.data() + shift, type, divisor});
+            {coding, coded.data() + shift, count, plain.data() + shift, type, divisor, instead});
+        decode_values(
+            {coding, coded.data() + shift, count, fast.data() + shift, type, divisor, instead});
         for (ByteVector* out : {&plain, &fast}) {
           out->erase(out->begin(), out->begin() + static_cast<std::ptrdiff_t>(shift));
           REQUIRE((*out)[count * size_of(type)] == untouched);
@@ -122,6 +126,44 @@ TEST_CASE("coded sums are those of the twin; the output may be an input") {
       REQUIRE(plain_in == fast_in);
     }
   });
+}
+
+TEST_CASE("a rank's own values enter a sum as they are, and keep what coding loses") {
+  for_each_vector([](const Coding& coding, Kind kind, std::size_t count) {
+    if (coding.kind == Coding::Kind::bf16) return;
+    const ByteVector other = encoded(coding, floats_of(kind, count, 1));
+    const ByteVector unread = encoded(coding, Floats(count));
+    const std::byte* const in[] = {other.data(), unread.data(), other.data()};
+    Floats plain = floats_of(kind, count, 2), fast = plain;  // the change takes their place
+    ByteVector plain_out(coding.bytes(count)), fast_out = plain_out;
+    scalar::sum_coded(
+        {coding, some_input, plain_out.data(), in, 3, count, plain.data(), plain.data(), 1});
+    sum_coded({coding, some_input, fast_out.data(), in, 3, count, fast.data(), fast.data(), 1});
+    REQUIRE(plain_out == fast_out);
+    REQUIRE(same(plain, fast));
+    const Floats own = floats_of(kind, count, 2);
+    const Floats coded = decoded(coding, other, count), result = decoded(coding, plain_out, count);
+    for (std::size_t i = 0; i < count; ++i) {
+      const float sum = own[i] + coded[i] + coded[i];
+      const float expected = std::isfinite(result[i]) ? (sum - result[i]) - own[i] : -own[i];
+      REQUIRE((fast[i] == expected || std::isnan(expected)));
+    }
+  });
+}
+
+TEST_CASE("signs with the mean magnitude of their block") {
+  const Coding coding{Coding::Kind::mean_signs, 1, false, 128};
+  Floats values = floats_of(Kind::normal, 300, 6);
+  const Floats back = decoded(coding, encoded(coding, values), 300);
+  for (std::size_t begin = 0; begin < 300; begin += 128) {
+    const std::size_t end = std::min<std::size_t>(begin + 128, 300);
+    double sum = 0;
+    for (std::size_t i = begin; i < end; ++i) sum += std::fabs(double(values[i]));
+    const double mean = sum / double(end - begin);
+    for (std::size_t i = begin; i < end; ++i) {
+      CHECK(std::fabs(double(back[i]) - std::copysign(mean, double(values[i]))) < 1e-5 * mean);
+    }
+  }
 }
 
 TEST_CASE("any bytes can be decoded") {

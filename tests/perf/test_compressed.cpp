@@ -92,8 +92,9 @@ TEST_CASE("errors outside what is allowed are wrong, and so is no number", "[per
 }
 
 TEST_CASE("values in few bits may be off by their rounding, and no more", "[perf]") {
-  const std::vector<std::string> specs = {"bf16", "int8",        "fp8",     "fp8:format=e5m2",
-                                          "qsgd", "qsgd:bits=2", "natural", "sign"};
+  const std::vector<std::string> specs = {
+      "bf16",        "int8",    "fp8",  "fp8:format=e5m2", "int8:feedback=1", "qsgd",
+      "qsgd:bits=2", "natural", "sign", "efsign"};
   for (const std::string& spec : specs) {
     INFO(spec);
     CHECK(check_as(spec, spec).wrong == 0);
@@ -102,6 +103,7 @@ TEST_CASE("values in few bits may be off by their rounding, and no more", "[perf
   CHECK(check_as("int8", "bf16").wrong > 0);
   CHECK(check_as("qsgd:bits=2", "sign").wrong > 0);
   CHECK(check_as("topk", "int8").wrong > 0);
+  CHECK(check_as("int8:feedback=1", "int8").wrong > 0);
 }
 
 TEST_CASE("elections of another scheme are wrong, though their sums are right", "[perf]") {
