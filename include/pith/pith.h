@@ -364,7 +364,8 @@ typedef struct {
   uint64_t selected_union; /* distinct elements that any rank sent */
   int leader;              /* -1: there is none */
   int bypassed;            /* 1: the call was dense */
-  double gain;             /* squared norm of what this rank sent / that of acc; 0/0 = 1 */
+  /* Squared norm of what this rank elected / that of acc; 1 if none are elected, and for 0/0. */
+  double gain;
   double residual_norm;
   double imbalance; /* N max k_i / sum k_i */
   uint64_t bytes_sent;

@@ -142,11 +142,9 @@ void Compressor::drop_slice(Compute& host) {
     // Memory that the device can access: the values it reads, and its pass result.
     const std::size_t bytes = device_ ? slice_->count() * sizeof(float) : 0;
     Scratch copied(reachable(host), sizeof(PassResult) + bytes);
+    std::byte* const at = copied.bytes().data + sizeof(PassResult);
     const auto* more = reinterpret_cast<const std::byte*>(kept);
-    if (device_) {
-      std::byte* const at = copied.bytes().data + sizeof(PassResult);
-      more = static_cast<const std::byte*>(std::memcpy(at, kept, bytes));
-    }
+    if (device_) more = static_cast<const std::byte*>(std::memcpy(at, kept, bytes));
     add_range(host, {slice_->begin(), slice_->count()}, more, false, std::move(copied));
   }
   slice_.reset();
@@ -339,6 +337,7 @@ void Compressor::take_changes(Compute& host) {
 
 void Compressor::fail(Compute& host) {
   if (!std::exchange(in_call_, false)) return;
+  changes_result_ = Scratch();  // of memory that the compressor may outlive
   return_taken(host);
   add_rest(host);
   if (slice_) slice_->restore();
@@ -379,11 +378,11 @@ void Compressor::deliver_whole(Compute& host) {
   clear_spent(host);
 }
 
-// Allocates nothing, so that a call that has succeeded does not fail here.
+// On the host nothing is allocated here, so that a call that has succeeded does not fail.
 void Compressor::deliver_changes(Compute& host) {
-  const auto* changes = reinterpret_cast<const std::byte*>(changes_.data());
-  add_range(host, {0, count_}, changes, false, std::exchange(changes_result_, Scratch()));
   std::swap(changes_, delivered_);
+  add_range(host, {0, count_}, reinterpret_cast<const std::byte*>(delivered_.data()), false,
+            std::exchange(changes_result_, Scratch()));
 }
 
 void Compressor::return_after(Compute& host, std::uint32_t completed) {

@@ -422,7 +422,7 @@ struct SumCodedKernel {
     std::size_t own_rank = 0;
   };
   static std::size_t work_bytes(const Args& args) {
-    return args.n * args.coding.bytes(args.count) + 4 * args.count;
+    return args.n * args.coding.bytes(args.count) + (args.own ? 12 : 4) * args.count;
   }
   static KernelNote note(const Args&) { return {"sum coded", {}, {}}; }
 };

@@ -55,8 +55,7 @@ inline float mean_of(std::array<float, magnitude_sums> sums, std::size_t values)
 }
 
 // `largest`: the largest magnitude of the block, as bits; `given`: of `signs` the input's scale, of
-// `mean_signs` the mean. Numbers so small that their
-// factor is not finite count as zero.
+// `mean_signs` the mean. Numbers so small that their factor is not finite count as zero.
 inline BlockScale scale_of(const Coding& coding, std::uint32_t largest, float given) {
   constexpr std::uint32_t infinity = 0x7f800000u;
   constexpr std::uint32_t last_exponent = 254;

@@ -26,10 +26,11 @@ Setup processes(const char* transport) {
 // Those that lose nothing, whatever their lists travel on, and the one whose rounding is known.
 std::vector<std::string> killed_specs() {
   std::vector<std::string> specs = conserving_specs();
-  for (const char* spec : {"topk:density=0.05,exchange=ring,bypass=never",
-                           "topk:density=0.05,exchange=split,bypass=never",
-                           "topk:density=0.05,exchange=recursive-doubling,bypass=never",
-                           "exdyna:density=0.05,rule=released,bypass=never", "bf16"}) {
+  for (const char* spec :
+       {"topk:density=0.05,exchange=ring,bypass=never",
+        "topk:density=0.05,exchange=split,bypass=never",
+        "topk:density=0.05,exchange=recursive-doubling,bypass=never",
+        "exdyna:density=0.05,rule=released,bypass=never", "efsign", "int8:feedback=1", "bf16"}) {
     specs.emplace_back(spec);
   }
   return specs;

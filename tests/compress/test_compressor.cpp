@@ -187,6 +187,29 @@ TEST_CASE("what goes back follows a changed scale") {
   }
 }
 
+TEST_CASE("what a call leaves stays, and what it sent goes back") {
+  Vector v("efsign");
+  const auto send = [&](std::uint32_t call, const Floats& gradient, float sent) {
+    v.begin(call, gradient);
+    std::fill_n(v.compressor->changes(), count, -sent);
+    v.compressor->take_changes(v.host);
+    v.compressor->end(v.host);
+  };
+  send(1, twos, 0.5f);
+  CHECK(v.residual() == Floats(count, 1.5f));
+  send(2, ones, 1);  // the first call can no longer go back
+  CHECK(v.residual() == Floats(count, 1.5f));
+  v.begin(3, ones);
+  std::fill_n(v.compressor->changes(), count, -4.0f);
+  v.compressor->take_changes(v.host);
+  v.compressor->fail(v.host);
+  CHECK(v.residual() == Floats(count, 2.5f));
+  v.compressor->scale(v.host, 0.25f);
+  v.compressor->return_after(v.host, 1);
+  CHECK(v.residual() == Floats(count, 0.875f));
+  CHECK(v.compressor->step == 1);
+}
+
 TEST_CASE("without feedback only failures keep something") {
   Vector v("topk:feedback=0");
   v.begin(1, ones);

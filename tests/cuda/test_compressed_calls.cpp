@@ -158,9 +158,10 @@ TEST_CASE("a compressed call starts when its stream reaches it, and does not blo
 
 TEST_CASE("what is not finite is told to all ranks, on device memory too") {
   const test::Device device;
-  const char* spec = GENERATE("topk:density=0.01,bypass=never", "topk:nonfinite=drop,bypass=never",
-                              "ar-topk:density=0.01,bypass=never", "bf16:bypass=never",
-                              "exdyna:density=0.01,bypass=never", "topk:density=0.9", "none");
+  const char* spec =
+      GENERATE("topk:density=0.01,bypass=never", "topk:nonfinite=drop,bypass=never",
+               "ar-topk:density=0.01,bypass=never", "bf16:bypass=never",
+               "exdyna:density=0.01,bypass=never", "topk:density=0.9", "none", "efsign");
   INFO(spec);
   const Comms on_device(2);
   const Comms on_host(2);
@@ -181,7 +182,8 @@ TEST_CASE("what is not finite is told to all ranks, on device memory too") {
 TEST_CASE("a compressor's state is saved and loaded, and goes between host and device") {
   const test::Device device;
   const char* spec = GENERATE("topk:density=0.01,values=bf16,bypass=never",
-                              "exdyna:density=0.01,values=bf16,bypass=never", "topk:density=0.9");
+                              "exdyna:density=0.01,values=bf16,bypass=never", "topk:density=0.9",
+                              "int8:feedback=1", "efsign");
   INFO(spec);
   const Comms on_device(2);
   const Comms on_host(2);

@@ -132,8 +132,8 @@ TEST_CASE("a rank's own values enter a sum as they are, and keep what coding los
   for_each_vector([](const Coding& coding, Kind kind, std::size_t count) {
     if (coding.kind == Coding::Kind::bf16) return;
     const ByteVector other = encoded(coding, floats_of(kind, count, 1));
-    const ByteVector unread = encoded(coding, Floats(count));
-    const std::byte* const in[] = {other.data(), unread.data(), other.data()};
+    const ByteVector unmarked = encoded(coding, Floats(count));
+    const std::byte* const in[] = {other.data(), unmarked.data(), other.data()};
     Floats plain = floats_of(kind, count, 2), fast = plain;  // the change takes their place
     ByteVector plain_out(coding.bytes(count)), fast_out = plain_out;
     scalar::sum_coded(
@@ -149,6 +149,22 @@ TEST_CASE("a rank's own values enter a sum as they are, and keep what coding los
       REQUIRE((fast[i] == expected || std::isnan(expected)));
     }
   });
+}
+
+// Though it is not decoded.
+TEST_CASE("the mark of a rank's own values is passed on") {
+  for (const Coding& coding : all_codings()) {
+    if (coding.kind == Coding::Kind::bf16) continue;
+    const ByteVector other = encoded(coding, Floats(20, 1));
+    const ByteVector marked(coding.bytes(20), std::byte{0xff});
+    const std::byte* const in[] = {other.data(), marked.data()};
+    ByteVector out(coding.bytes(20));
+    Floats own(20, 1);
+    for_each_target([&] {
+      sum_coded({coding, some_input, out.data(), in, 2, 20, own.data(), own.data(), 1});
+      CHECK(out == marked);
+    });
+  }
 }
 
 TEST_CASE("signs with the mean magnitude of their block") {

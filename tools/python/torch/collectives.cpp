@@ -57,9 +57,7 @@ WorkReturned Collectives::allreduce(TensorList& tensors, const c10d::AllreduceOp
     call.issue = [reduction, operand](pithComm_t comm, pithStream_t stream) {
       all_reduce(reduction, operand, comm, stream);
     };
-    if (!operand.is_same(tensor)) {
-      call.finish = [reduction, operand, tensor] { reduction.store(operand, tensor); };
-    }
+    call.finish = [reduction, operand, tensor] { reduction.store(operand, tensor); };
   } else {
     const at::Tensor rows = rows_for(operand, size_);
     call.issue = [operand, rows](pithComm_t comm, pithStream_t stream) {

@@ -43,11 +43,17 @@ bool is_plain(const at::Tensor& tensor) {
   return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
 }
 
+// As detach(), without its way through PyTorch's dispatcher.
+at::Tensor alias(const at::Tensor& tensor) {
+  const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  return at::Tensor(impl.shallow_copy_and_detach(impl.version_counter(), true));
+}
+
 at::Tensor packed(const at::Tensor& tensor) {
   TORCH_CHECK_VALUE(tensor.layout() == at::kStrided && !tensor.is_quantized(),
                     "pith takes dense tensors, got one of layout ", tensor.layout(), " and type ",
                     c10::toString(tensor.scalar_type()));
-  if (is_plain(tensor)) return tensor;
+  if (is_plain(tensor)) return alias(tensor);
   return tensor.detach().resolve_conj().resolve_neg().contiguous();
 }
 

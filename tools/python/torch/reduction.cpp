@@ -167,7 +167,8 @@ void Reduction::choose_factor(const c10d::ReduceOp& op) {
 }
 
 at::Tensor Reduction::operand(const at::Tensor& tensor) const {
-  if (converted_ == given_ && tensor.layout() == at::kStrided && is_plain(tensor)) return tensor;
+  const bool dense = tensor.layout() == at::kStrided;
+  if (converted_ == given_ && dense && is_plain(tensor)) return alias(tensor);
   at::Tensor seen = tensor.detach();
   if (given_ == at::kBool) {
     seen = seen.view(at::kByte);
