@@ -19,8 +19,8 @@ struct CodedSum {
   Fence ready;                  // reached when this rank's values are written
 };
 
-// Where coding keeps a rest, a rank adds its own values of its blocks as they are, and their changes
-// (Compressor::changes) leave it what coding loses of the sums.
+// Where coding keeps a rest, a rank adds its own values of its blocks as they are, and their
+// changes (Compressor::changes) leave it what coding loses of the sums.
 //
 // Every rank sums some of the blocks of all ranks' values and sends the results to all others.
 // Cost: 2 alpha + 2 (P-1)/P m beta, m bytes of coded values; all messages of a half are in flight

@@ -49,11 +49,7 @@ class Results {
     conclude_before(args_.tensors.size());
     for (const CompressedTensor& tensor : args_.tensors) {
       tensor.compressor->stats.selected_union = tensor.count;
-      if (coding_.keeps_rest) {
-        tensor.compressor->take_changes(call_.host_compute());
-      } else {
-        tensor.compressor->take_all();
-      }
+      tensor.compressor->take_all();
     }
   }
   // Nothing is written any more.
@@ -225,6 +221,7 @@ Task<Error> allreduce_coded(Call& call, SparseCall args) {
   CodedCall coded(call, args);
   for (const CompressedTensor& tensor : args.tensors) {
     tensor.compressor->expect_ranges(coded.strands + 1);
+    tensor.compressor->make_room_for_whole();
   }
   Error error = co_await run_strands(call, coded);
   if (error) co_return error;

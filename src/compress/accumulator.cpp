@@ -2,23 +2,23 @@
 
 #include <sys/mman.h>
 
+#include <cstring>
 #include <new>
 #include <utility>
 
+#include "core/kernel_args.hpp"
 #include "core/sparse_kernel_args.hpp"
 
 namespace pith {
 
 namespace {
 
-// Kernels may load, without using it, up to one vector beyond the last element.
+// Kernels may load, without using it, up to one vector beyond the last element; and there is the
+// result of result_room().
 constexpr std::size_t slack_bytes = 256;
 constexpr std::size_t huge_bytes = std::size_t{2} << 20;
 
-std::size_t mapped_bytes(std::size_t count) { return count * sizeof(float) + slack_bytes; }
-
-// At least one element: drivers refuse allocations of zero bytes.
-std::size_t device_bytes(std::size_t count) { return (count > 0 ? count : 1) * sizeof(float); }
+std::size_t bytes_for(std::size_t count) { return count * sizeof(float) + slack_bytes; }
 
 std::byte* take_zeros(DeviceVectors& device, std::size_t bytes) {
   std::byte* memory = device.take(bytes);
@@ -37,10 +37,10 @@ std::byte* take_zeros(DeviceVectors& device, std::size_t bytes) {
 Accumulator::Accumulator(std::size_t count, DeviceVectors* device)
     : count_(count), device_(device) {
   if (device) {
-    data_ = reinterpret_cast<float*>(take_zeros(*device, device_bytes(count)));
+    data_ = reinterpret_cast<float*>(take_zeros(*device, bytes_for(count)));
     return;
   }
-  const std::size_t bytes = mapped_bytes(count);
+  const std::size_t bytes = bytes_for(count);
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
   if (bytes >= huge_bytes) madvise(memory, bytes, MADV_HUGEPAGE);
@@ -50,10 +50,24 @@ Accumulator::Accumulator(std::size_t count, DeviceVectors* device)
 Accumulator::~Accumulator() {
   if (!data_) return;
   if (device_) {
-    device_->give(reinterpret_cast<std::byte*>(data_), device_bytes(count_));
+    device_->give(reinterpret_cast<std::byte*>(data_), bytes_for(count_));
   } else {
-    munmap(data_, mapped_bytes(count_));
+    munmap(data_, bytes_for(count_));
   }
+}
+
+PassResult* Accumulator::result_room() const {
+  const std::size_t end = count_ + count_ % 2;
+  static_assert(alignof(PassResult) <= 2 * sizeof(float));
+  return reinterpret_cast<PassResult*>(data_ + end);
+}
+
+void Accumulator::scale(Compute& vectors, float factor) const {
+  if (!data_) return;
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, &factor, sizeof factor);
+  auto* const data = reinterpret_cast<std::byte*>(data_);
+  vectors.run<ScaleKernel>({data, data, count_, DType::f32, bits});
 }
 
 Accumulator::Accumulator(Accumulator&& other) noexcept

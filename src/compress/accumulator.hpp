@@ -7,6 +7,8 @@
 
 namespace pith {
 
+struct PassResult;
+
 // Zero-initialised; on huge pages if large, or on a device. Throws bad_alloc, or a Failure if the
 // device refuses.
 class Accumulator {
@@ -19,6 +21,10 @@ class Accumulator {
 
   float* data() const { return data_; }
   std::size_t count() const { return count_; }
+  // In the same memory: room for the result of a pass that nobody reads.
+  PassResult* result_room() const;
+  // Multiplies every element; a device may refuse. `vectors` works on this memory.
+  void scale(Compute& vectors, float factor) const;
 
  private:
   float* data_ = nullptr;

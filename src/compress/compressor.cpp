@@ -11,12 +11,22 @@
 
 #include "compress/density_key.hpp"
 #include "compress/host_slice.hpp"
+#include "compress/scheme.hpp"
 #include "core/call_number.hpp"
 #include "core/failure.hpp"
 #include "core/kernel_args.hpp"
 #include "core/mix.hpp"
 
 namespace pith {
+
+namespace {
+
+void count_in(CompressorStats& stats, const PassResult& found) {
+  stats.nonfinite += found.nonfinite;
+  stats.squares_all += found.squares;
+}
+
+}  // namespace
 
 Expected<std::unique_ptr<Compressor>> Compressor::create(std::string_view text) {
   const Expected<Spec> spec = Spec::parse(text);
@@ -145,7 +155,15 @@ void Compressor::drop_slice(Compute& host) {
     std::byte* const at = copied.bytes().data + sizeof(PassResult);
     const auto* more = reinterpret_cast<const std::byte*>(kept);
     if (device_) more = static_cast<const std::byte*>(std::memcpy(at, kept, bytes));
-    add_range(host, {slice_->begin(), slice_->count()}, more, false, std::move(copied));
+    Compute& work = vectors(host);
+    const Fence added =
+        work.run<AccumulateKernel>({.accumulator = accumulator() + slice_->begin(),
+                                    .gradient = more,
+                                    .type = DType::f32,
+                                    .count = slice_->count(),
+                                    .fresh = false,
+                                    .result = reinterpret_cast<PassResult*>(copied.bytes().data)});
+    work.retire(Lease(), std::move(copied), added);
   }
   slice_.reset();
 }
@@ -173,7 +191,7 @@ void Compressor::begin(std::uint32_t call, const Gradient& gradient, Compute* de
   gradient_ = gradient;
   if (gradient.data == reinterpret_cast<const std::byte*>(accumulator())) gradient_.data = nullptr;
   added_.clear();
-  found_fence_ = Fence();  // the old fence may be another queue's
+  found_.fence = Fence();  // the old fence may be another queue's
   in_call_ = true;
   is_new_ = false;
   if (taken_[0].delivered) std::swap(taken_[0], taken_[1]);
@@ -211,43 +229,39 @@ AccumulateKernel::Args Compressor::pass(std::size_t begin, std::size_t count, Pa
 }
 
 Fence Compressor::start_adding(Compute& host) {
-  found_ = {};
-  found_counts_ = count_ > 0;
-  if (!found_counts_) return {};
-  PassResult* found = &found_;
+  found_.own = {};
+  found_.counts = count_ > 0;
+  if (!found_.counts) return {};
+  PassResult* found = &found_.own;
   if (queue_) {
-    found_memory_ = Scratch(host, sizeof found_);
-    found = new (found_memory_.bytes().data) PassResult();
+    found_.memory = Scratch(host, sizeof found_.own);
+    found = new (found_.memory.bytes().data) PassResult();
   }
-  found_fence_ = vectors(host).run<AccumulateKernel>(pass(0, count_, *found));
-  return found_fence_;
-}
-
-void Compressor::count_in(const PassResult& found) {
-  stats.nonfinite += found.nonfinite;
-  stats.squares_all += found.squares;
+  found_.fence = vectors(host).run<AccumulateKernel>(pass(0, count_, *found));
+  return found_.fence;
 }
 
 void Compressor::count_added() {
-  if (!std::exchange(found_counts_, false)) return;
-  count_in(queue_ ? *reinterpret_cast<const PassResult*>(found_memory_.bytes().data) : found_);
-  found_memory_ = Scratch();
+  if (!std::exchange(found_.counts, false)) return;
+  count_in(stats,
+           queue_ ? *reinterpret_cast<const PassResult*>(found_.memory.bytes().data) : found_.own);
+  found_.memory = Scratch();
 }
 
 // A device's result is neither awaited nor counted. An earlier pass may still write there, so that
 // memory is retired, too.
 void Compressor::add_rest(Compute& host) {
-  Scratch memory = std::exchange(found_memory_, Scratch());
+  Scratch memory = std::exchange(found_.memory, Scratch());
   if (queue_ && !memory.bytes().data) {
     memory = Scratch(host, sizeof(PassResult));
     new (memory.bytes().data) PassResult();
   }
-  Fence last = std::exchange(found_fence_, Fence());
+  Fence last = std::exchange(found_.fence, Fence());
   for (Part left = added_.first_gap(count_); left.count > 0; left = added_.first_gap(count_)) {
     PassResult own;
     PassResult& found = queue_ ? *reinterpret_cast<PassResult*>(memory.bytes().data) : own;
     last = vectors(host).run<AccumulateKernel>(pass(left.begin, left.count, found));
-    if (!queue_) count_in(own);
+    if (!queue_) count_in(stats, own);
   }
   if (queue_) queue_->retire(Lease(), std::move(memory), last);
 }
@@ -317,27 +331,21 @@ void Compressor::keep_losses(Compute& host, const SparseList& losses) {
 void Compressor::return_taken(Compute& host) { give_back(host, taken_[0]); }
 
 void Compressor::make_room_for_whole() {
-  if (delivered_.count() != count_) delivered_ = Accumulator(count_, device_);
+  const auto make_room = [this](Accumulator& memory) {
+    if (memory.count() != count_) memory = Accumulator(count_, device_);
+  };
+  make_room(delivered_);
+  if (keeps_rest(spec_)) make_room(changes_);
 }
 
 void Compressor::take_all() {
   make_room_for_whole();
   taken_[0].whole = true;
-}
-
-float* Compressor::changes() {
-  if (changes_.count() != count_) changes_ = Accumulator(count_, device_);
-  return changes_.data();
-}
-
-void Compressor::take_changes(Compute& host) {
-  changes_result_ = Scratch(reachable(host), sizeof(PassResult));
-  taken_[0].whole = taken_[0].changes = true;
+  taken_[0].changes = keeps_rest(spec_);
 }
 
 void Compressor::fail(Compute& host) {
   if (!std::exchange(in_call_, false)) return;
-  changes_result_ = Scratch();  // of memory that the compressor may outlive
   return_taken(host);
   add_rest(host);
   if (slice_) slice_->restore();
@@ -366,10 +374,21 @@ void Compressor::end(Compute& host) {
   queue_ = nullptr;
 }
 
-// What is delivered is kept until the next call has ended.
+// What is delivered is kept until the next call has ended. On the host nothing is allocated here,
+// so that a call that has succeeded does not fail.
 void Compressor::deliver_whole(Compute& host) {
   if (taken_[1].whole) taken_[1].delivered = false;
-  if (taken_[0].changes) return deliver_changes(host);
+  if (taken_[0].changes) {
+    std::swap(changes_, delivered_);
+    AccumulateKernel::Args pass = args_of(0, count_);
+    pass.gradient = reinterpret_cast<const std::byte*>(delivered_.data());
+    pass.type = DType::f32;
+    pass.fresh = false;
+    PassResult own;
+    pass.result = device_ ? delivered_.result_room() : &own;
+    vectors(host).run<AccumulateKernel>(pass);
+    return;
+  }
   spent_ = true;
   if (!lent_) return std::swap(accumulator_, delivered_);
   const auto* from = reinterpret_cast<const std::byte*>(accumulator());
@@ -378,19 +397,12 @@ void Compressor::deliver_whole(Compute& host) {
   clear_spent(host);
 }
 
-// On the host nothing is allocated here, so that a call that has succeeded does not fail.
-void Compressor::deliver_changes(Compute& host) {
-  std::swap(changes_, delivered_);
-  add_range(host, {0, count_}, reinterpret_cast<const std::byte*>(delivered_.data()), false,
-            std::exchange(changes_result_, Scratch()));
-}
-
 void Compressor::return_after(Compute& host, std::uint32_t completed) {
   for (Taken& taken : taken_) {
     if (!taken.delivered || !is_later(taken.call, completed)) continue;
     taken.delivered = false;
     clear_spent(host);
-    if (taken.changes) scale_memory(host, delivered_, -1);
+    if (taken.changes) delivered_.scale(vectors(host), -1);
     if (taken.whole) {
       add_range(host, {0, count_}, reinterpret_cast<const std::byte*>(delivered_.data()), false);
     } else {
@@ -421,16 +433,9 @@ void Compressor::reset() {
   }
 }
 
-void Compressor::scale_memory(Compute& host, const Accumulator& memory, float factor) {
-  std::uint64_t bits = 0;
-  std::memcpy(&bits, &factor, sizeof factor);
-  auto* data = reinterpret_cast<std::byte*>(memory.data());
-  if (data) vectors(host).run<ScaleKernel>({data, data, memory.count(), DType::f32, bits});
-}
-
 void Compressor::scale(Compute& host, float factor) {
-  scale_memory(host, accumulator_, factor);  // first: a device may refuse
-  scale_memory(host, delivered_, factor);
+  accumulator_.scale(vectors(host), factor);  // first: a device may refuse
+  delivered_.scale(vectors(host), factor);
   scale_ *= double(factor);
   SchemeState::scale(factor);
   for (Taken& taken : taken_) {
@@ -451,22 +456,16 @@ void Compressor::adopt(const SchemeState& state, double scale) {
   is_new_ = false;
 }
 
-// `values` are in the accumulator's memory, or in memory its device can access. `found` has room
-// for a result that nobody reads.
-void Compressor::add_range(Compute& host, Part range, const std::byte* values, bool fresh,
-                           Scratch found) {
-  Compute& work = vectors(host);
-  const Fence added =
-      work.run<AccumulateKernel>({.accumulator = accumulator() + range.begin,
-                                  .gradient = values,
-                                  .type = DType::f32,
-                                  .count = range.count,
-                                  .fresh = fresh,
-                                  .result = reinterpret_cast<PassResult*>(found.bytes().data)});
-  work.retire(Lease(), std::move(found), added);
-}
+// Between calls. `values` are in the accumulator's memory, or in memory its device can access.
 void Compressor::add_range(Compute& host, Part range, const std::byte* values, bool fresh) {
-  add_range(host, range, values, fresh, Scratch(reachable(host), sizeof(PassResult)));
+  const Scratch found(reachable(host), sizeof(PassResult));
+  vectors(host).run<AccumulateKernel>(
+      {.accumulator = accumulator() + range.begin,
+       .gradient = values,
+       .type = DType::f32,
+       .count = range.count,
+       .fresh = fresh,
+       .result = reinterpret_cast<PassResult*>(found.bytes().data)});
 }
 
 void Compressor::add_residual(Compute& host, const std::byte* residual) {

@@ -109,13 +109,11 @@ class Compressor : public SchemeState {
   void count_added();
   // Returns the pairs taken by this call to the accumulator. Idempotent.
   void return_taken(Compute& host);
-  // This call delivers the whole accumulator, and no pairs.
+  // Where a call that keeps a rest writes, for every element, what is to be added to the
+  // accumulator if it succeeds: minus what it sends. Precondition: make_room_for_whole().
+  float* changes() const { return changes_.data(); }
+  // This call delivers the whole accumulator, or what the changes say, and no pairs.
   void take_all();
-  // Where a call writes, for every element, what is to be added to the accumulator if it succeeds:
-  // minus what it sends. Allocates in the first two calls. Precondition: shaped.
-  float* changes();
-  // This call delivers what the changes say.
-  void take_changes(Compute& host);
   // Adds what was lost by rounding this call's sums (float32) to the accumulator, unless the call
   // is undone.
   void keep_losses(Compute& host, const SparseList& losses);
@@ -168,7 +166,7 @@ class Compressor : public SchemeState {
     std::uint32_t call = 0;
     bool delivered = false;  // the call has succeeded
     bool whole = false;      // took from all elements; kept in delivered_
-    bool changes = false;    // with a rest: delivered_ has what was added, negative
+    bool changes = false;    // with a rest: that has what was added, minus what was sent
     float factor = 1;        // product of scale() calls since then
     bool knows_before = false;
     SchemeState before;
@@ -178,13 +176,9 @@ class Compressor : public SchemeState {
   void give_back(Compute& host, Taken& taken);
   void give_back(Compute& host, PairList& pairs, float factor);
   void add_pairs(Compute& host, const SparseList& list, DType type);
-  void add_range(Compute& host, Part range, const std::byte* values, bool fresh, Scratch found);
   void add_range(Compute& host, Part range, const std::byte* values, bool fresh);
   void deliver_whole(Compute& host);
-  void deliver_changes(Compute& host);
   void clear_spent(Compute& host);
-  void scale_memory(Compute& host, const Accumulator& memory, float factor);
-  void count_in(const PassResult& found);
   AccumulateKernel::Args args_of(std::size_t begin, std::size_t count) const;
   // The kernels' memory, and memory that both sides can access; `host` is the caller's.
   Compute& vectors(Compute& host) const {
@@ -200,10 +194,12 @@ class Compressor : public SchemeState {
   Accumulator accumulator_;
   DeviceVectors* device_ = nullptr;  // where accumulators are; null: on the host
   Compute* queue_ = nullptr;         // of a call on that device
-  PassResult found_;                 // result of start_adding()
-  Scratch found_memory_;             // the same on a device
-  Fence found_fence_;                // of the pass that writes it
-  bool found_counts_ = false;
+  struct {                           // result of start_adding()
+    PassResult own;
+    Scratch memory;  // the same on a device
+    Fence fence;     // of the pass that writes it
+    bool counts = false;
+  } found_;
   double scale_ = 1;
   Gradient gradient_;
   AddedRanges added_;  // of this call
@@ -214,7 +210,6 @@ class Compressor : public SchemeState {
   std::atomic<bool> claimed_{false};
   Accumulator delivered_;       // what the last call that took from all elements delivered
   Accumulator changes_;         // of the present call
-  Scratch changes_result_;      // of the pass that adds them
   std::array<Taken, 2> taken_;  // of the current or last call, and of the one before
   std::vector<PairList> received_;
   std::unique_ptr<HostSlice> slice_;

@@ -407,8 +407,8 @@ struct DecodeValuesKernel {
 };
 
 // out = the coded sums of n coded vectors, added in this order in float32. With `own` the vector
-// `own_rank` is these values, not coded, and comes first; `change` is what makes of them what coding
-// loses of the sums, or zero where the coded sums are not finite.
+// `own_rank` is these values, not coded, and comes first; `change` is what makes of them what
+// coding loses of the sums, or zero where the coded sums are not finite.
 struct SumCodedKernel {
   struct Args {
     Coding coding;

@@ -37,9 +37,7 @@ Error StreamCompressors::place(const CompressedArgs& args) {
     const bool dense = !spec.sparse() || spec.by_host || spec.quantises() ||
                        (spec.may_bypass &&
                         (spec.adapts() || chosen || chooser.is_faster_dense(spec, all, nullptr)));
-    if (!on_device) continue;
-    if (dense) compressor.make_room_for_whole();
-    if (keeps_rest(spec)) compressor.changes();
+    if (on_device && dense) compressor.make_room_for_whole();
   }
   return {};
 }

@@ -39,11 +39,9 @@ std::size_t coded_scratch(const Coding& coding, const CompressedArgs& args, std:
   const std::size_t tensors = std::min(args.tensors.size(), parcel);
   const std::size_t bytes =
       coding.bytes(parcel) + tensors * (coding.scale_bytes() + Coding::granule);
-  // Of values that keep a rest: this rank's part of a parcel, and a result for each tensor.
-  constexpr std::size_t least = 1024;
-  const std::size_t own = coding.keeps_rest ? parcel * sizeof(float) : 0;
-  const std::size_t results = coding.keeps_rest ? tensors * least : 0;
-  return CodedShape::strands * (2 * std::bit_ceil(bytes) + std::bit_ceil(own)) + results;
+  // Of values that keep a rest: this rank's part of a parcel.
+  const std::size_t own = coding.keeps_rest ? std::bit_ceil(parcel * sizeof(float)) : 0;
+  return CodedShape::strands * (2 * std::bit_ceil(bytes) + own);
 }
 
 // In whichever form a call may take.

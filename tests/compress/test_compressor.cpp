@@ -191,8 +191,9 @@ TEST_CASE("what a call leaves stays, and what it sent goes back") {
   Vector v("efsign");
   const auto send = [&](std::uint32_t call, const Floats& gradient, float sent) {
     v.begin(call, gradient);
+    v.compressor->make_room_for_whole();
     std::fill_n(v.compressor->changes(), count, -sent);
-    v.compressor->take_changes(v.host);
+    v.compressor->take_all();
     v.compressor->end(v.host);
   };
   send(1, twos, 0.5f);
@@ -201,7 +202,7 @@ TEST_CASE("what a call leaves stays, and what it sent goes back") {
   CHECK(v.residual() == Floats(count, 1.5f));
   v.begin(3, ones);
   std::fill_n(v.compressor->changes(), count, -4.0f);
-  v.compressor->take_changes(v.host);
+  v.compressor->take_all();
   v.compressor->fail(v.host);
   CHECK(v.residual() == Floats(count, 2.5f));
   v.compressor->scale(v.host, 0.25f);

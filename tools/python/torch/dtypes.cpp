@@ -44,7 +44,7 @@ bool is_plain(const at::Tensor& tensor) {
 }
 
 // As detach(), without its way through PyTorch's dispatcher.
-at::Tensor alias(const at::Tensor& tensor) {
+at::Tensor alias_of(const at::Tensor& tensor) {
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
   return at::Tensor(impl.shallow_copy_and_detach(impl.version_counter(), true));
 }
@@ -53,7 +53,7 @@ at::Tensor packed(const at::Tensor& tensor) {
   TORCH_CHECK_VALUE(tensor.layout() == at::kStrided && !tensor.is_quantized(),
                     "pith takes dense tensors, got one of layout ", tensor.layout(), " and type ",
                     c10::toString(tensor.scalar_type()));
-  if (is_plain(tensor)) return alias(tensor);
+  if (is_plain(tensor)) return alias_of(tensor);
   return tensor.detach().resolve_conj().resolve_neg().contiguous();
 }
 

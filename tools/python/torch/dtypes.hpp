@@ -17,7 +17,7 @@ std::size_t bytes_of(const at::Tensor& tensor);
 // Whether its memory holds its elements one after the other, as they are.
 bool is_plain(const at::Tensor& tensor);
 // A tensor of its own with the same memory, which it keeps whatever becomes of the other.
-at::Tensor alias(const at::Tensor& tensor);
+at::Tensor alias_of(const at::Tensor& tensor);
 // An alias of the tensor, or a copy of it that is plain. Throws if it is sparse or quantized.
 at::Tensor packed(const at::Tensor& tensor);
 // Copies what a call has written to `memory`, unless that is the tensor's own.

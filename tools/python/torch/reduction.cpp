@@ -168,7 +168,7 @@ void Reduction::choose_factor(const c10d::ReduceOp& op) {
 
 at::Tensor Reduction::operand(const at::Tensor& tensor) const {
   const bool dense = tensor.layout() == at::kStrided;
-  if (converted_ == given_ && dense && is_plain(tensor)) return alias(tensor);
+  if (converted_ == given_ && dense && is_plain(tensor)) return alias_of(tensor);
   at::Tensor seen = tensor.detach();
   if (given_ == at::kBool) {
     seen = seen.view(at::kByte);
