@@ -129,6 +129,17 @@ import jax.numpy as jnp
 out = comm.all_reduce(jnp.full(4, rank + 1.0))
 assert isinstance(out, np.ndarray) or isinstance(out, memoryview)
 assert (np.asarray(out) == 3).all()
+for dtype in (jnp.float32, jnp.bfloat16):
+    fixed = jnp.full(4, rank, dtype)
+    out = np.asarray(comm.all_reduce(fixed, op="max"))
+    assert (out == 1).all() if dtype != jnp.bfloat16 else (out == 0x3f80).all() or (out == 1).all()
+    try:
+        comm.broadcast(fixed)
+    except pith.InvalidArgument as error:
+        assert "x is read-only" in str(error), error
+    else:
+        raise SystemExit("JAX's array was written")
+    assert (fixed == rank).all()
 """)
 
 

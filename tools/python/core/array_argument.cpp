@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <string_view>
 
 #include "dlpack.hpp"
 #include "errors.hpp"
@@ -203,6 +204,9 @@ void ArrayArgument::take_dlpack(const char* argument, nb::handle array, Access a
                  argument, Py_TYPE(array.ptr())->tp_name);
     throw nb::python_error();
   }
+  // JAX's arrays never change, which its tensors do not tell.
+  const bool is_jax = std::string_view(Py_TYPE(array.ptr())->tp_name).starts_with("jax");
+  if (access == Access::write && is_jax) refuse_read_only(argument);
   const auto device = nb::cast<nb::tuple>(array.attr("__dlpack_device__")());
   nb::dict wanted;
   // DLPack's number for the legacy default stream is 1.
