@@ -331,7 +331,7 @@ struct Coding {
     powers,  // a sign, and how many times the scale is halved; 127: zero
     signs,   // the sign of the scale; that of zero changes from index to index, and with the key
     mean_signs,  // as signs; the scale is the mean magnitude
-    e4m3,    // 8-bit floats times the scale; the largest magnitude has the last number
+    e4m3,        // 8-bit floats times the scale; the largest magnitude has the last number
     e5m2,
     bf16,
   };
