@@ -134,7 +134,7 @@ for dtype in (jnp.float32, jnp.bfloat16):
     out = np.asarray(comm.all_reduce(fixed, op="max"))
     assert (out == 1).all() if dtype != jnp.bfloat16 else (out == 0x3f80).all() or (out == 1).all()
     try:
-        comm.broadcast(fixed)
+        comm.broadcast(fixed, root=1 - rank)  # on every rank, which is not the root
     except pith.InvalidArgument as error:
         assert "x is read-only" in str(error), error
     else:

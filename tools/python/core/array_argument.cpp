@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
-#include <string_view>
 
 #include "dlpack.hpp"
 #include "errors.hpp"
@@ -205,8 +204,8 @@ void ArrayArgument::take_dlpack(const char* argument, nb::handle array, Access a
     throw nb::python_error();
   }
   // JAX's arrays never change, which its tensors do not tell.
-  const bool is_jax = std::string_view(Py_TYPE(array.ptr())->tp_name).starts_with("jax");
-  if (access == Access::write && is_jax) refuse_read_only(argument);
+  const auto maker = nb::cast<std::string>(nb::str(array.type().attr("__module__")));
+  if (access == Access::write && maker.starts_with("jax")) refuse_read_only(argument);
   const auto device = nb::cast<nb::tuple>(array.attr("__dlpack_device__")());
   nb::dict wanted;
   // DLPack's number for the legacy default stream is 1.
