@@ -41,7 +41,7 @@ class CodedReference final : public SchemeReference {
     ++step_;
     for (int r = 0; r < case_.ranks; ++r) {
       for (std::size_t t = 0; t < case_.counts.size(); ++t) {
-        const std::string failure = check_rest(program, r, t);
+        std::string failure = check_rest(program, r, t);
         if (!failure.empty()) return failure;
       }
     }
@@ -145,7 +145,7 @@ class CodedReference final : public SchemeReference {
       keep(block, r, values, sent);
     }
     if (case_.ranks == 1) return sums;
-    const std::vector<float> result = coded(sums, block, owner, true);
+    std::vector<float> result = coded(sums, block, owner, true);
     if (!as_it_is) return result;
     for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = (sums[i] - result[i]) - own[i];
     keep(block, owner, own, sums);

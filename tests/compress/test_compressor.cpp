@@ -446,7 +446,7 @@ TEST_CASE("sections of other schemes are left out, those of none refused") {
   const auto load_with = [&](const std::string& name) {
     const auto target = std::move(*Compressor::create("topk"));
     const std::string text = with_section(name);
-    const Error error = load(*target, v.host, std::as_bytes(std::span(text)));
+    Error error = load(*target, v.host, std::as_bytes(std::span(text)));
     CHECK(target->step == (error ? 0 : 1));
     return error;
   };
