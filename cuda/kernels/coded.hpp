@@ -23,6 +23,9 @@ struct CodeForm {
     return (bytes + granule - 1) / granule * granule;
   }
   PITH_DEVICE std::size_t block_bytes() const { return scale_bytes + code_bytes(block); }
+  PITH_DEVICE bool of_signs() const {
+    return kind == CodeKind::signs || kind == CodeKind::mean_signs;
+  }
   PITH_DEVICE int last_level() const { return (1 << (bits - 1)) - 1; }
   PITH_DEVICE float last_value() const {
     if (kind == CodeKind::e4m3) return 448;
@@ -38,7 +41,7 @@ struct BlockScale {
 // As pith::kernels::scale_of and drawn_bits of src/kernels/coded_block.hpp.
 PITH_DEVICE BlockScale scale_of(const CodeForm& form, std::uint32_t largest, float given) {
   if (largest >= float_infinity) return {bits_as<float>(std::uint32_t{0x7fffffff}), 0};
-  if (form.kind == CodeKind::signs || form.kind == CodeKind::mean_signs) return {given, 0};
+  if (form.of_signs()) return {given, 0};
   if (form.kind == CodeKind::powers) {
     const std::uint32_t exponent = smaller((largest >> 23) + 1, std::uint32_t{254});
     return {bits_as<float>(exponent << 23), 0};
@@ -92,7 +95,7 @@ struct EncodeValues {
   PITH_DEVICE static std::uint32_t code_of(const Args& args, const BlockScale& block, float value,
                                            std::uint32_t index) {
     const CodeForm& form = args.form;
-    if (form.kind == CodeKind::signs || form.kind == CodeKind::mean_signs) {
+    if (form.of_signs()) {
       const std::uint32_t of_zero = index * 0x9e3779b9u + static_cast<std::uint32_t>(args.key);
       return (value == 0 ? of_zero : bits_as<std::uint32_t>(value)) >> 31;
     }
@@ -204,7 +207,7 @@ struct DecodeValues {
   struct Shared {};
 
   PITH_DEVICE static float value_of(const CodeForm& form, float scale, std::uint32_t code) {
-    if (form.kind == CodeKind::signs || form.kind == CodeKind::mean_signs) {
+    if (form.of_signs()) {
       return code != 0 ? -scale : scale;
     }
     if (form.kind == CodeKind::powers) {

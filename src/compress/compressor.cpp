@@ -34,7 +34,8 @@ Expected<std::unique_ptr<Compressor>> Compressor::create(std::string_view text) 
   return std::make_unique<Compressor>(*spec);
 }
 
-Compressor::Compressor(const Spec& spec) : spec_(spec), spec_digest_(spec.digest()) {}
+Compressor::Compressor(const Spec& spec)
+    : spec_(spec), spec_digest_(spec.digest()), keeps_rest_(keeps_rest(spec)) {}
 Compressor::~Compressor() = default;
 
 Error Compressor::check(std::size_t count, DType type) const {
@@ -197,7 +198,7 @@ void Compressor::begin(std::uint32_t call, const Gradient& gradient, Compute* de
   if (taken_[0].delivered) std::swap(taken_[0], taken_[1]);
   Taken& taken = taken_[0];
   taken.call = call;
-  taken.delivered = taken.whole = taken.changes = false;
+  taken.delivered = taken.whole = false;
   taken.factor = 1;
   taken.pairs.begin(spec_.values);
   taken.losses.begin(DType::f32);
@@ -335,13 +336,12 @@ void Compressor::make_room_for_whole() {
     if (memory.count() != count_) memory = Accumulator(count_, device_);
   };
   make_room(delivered_);
-  if (keeps_rest(spec_)) make_room(changes_);
+  if (keeps_rest_) make_room(changes_);
 }
 
 void Compressor::take_all() {
   make_room_for_whole();
   taken_[0].whole = true;
-  taken_[0].changes = keeps_rest(spec_);
 }
 
 void Compressor::fail(Compute& host) {
@@ -378,7 +378,7 @@ void Compressor::end(Compute& host) {
 // so that a call that has succeeded does not fail.
 void Compressor::deliver_whole(Compute& host) {
   if (taken_[1].whole) taken_[1].delivered = false;
-  if (taken_[0].changes) {
+  if (keeps_rest_) {
     std::swap(changes_, delivered_);
     AccumulateKernel::Args pass = args_of(0, count_);
     pass.gradient = reinterpret_cast<const std::byte*>(delivered_.data());
@@ -402,8 +402,8 @@ void Compressor::return_after(Compute& host, std::uint32_t completed) {
     if (!taken.delivered || !is_later(taken.call, completed)) continue;
     taken.delivered = false;
     clear_spent(host);
-    if (taken.changes) delivered_.scale(vectors(host), -1);
     if (taken.whole) {
+      if (keeps_rest_) delivered_.scale(vectors(host), -1);
       add_range(host, {0, count_}, reinterpret_cast<const std::byte*>(delivered_.data()), false);
     } else {
       give_back(host, taken);

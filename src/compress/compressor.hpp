@@ -165,8 +165,7 @@ class Compressor : public SchemeState {
   struct Taken {
     std::uint32_t call = 0;
     bool delivered = false;  // the call has succeeded
-    bool whole = false;      // took from all elements; kept in delivered_
-    bool changes = false;    // with a rest: that has what was added, minus what was sent
+    bool whole = false;      // took from all elements; kept in delivered_, with a rest negative
     float factor = 1;        // product of scale() calls since then
     bool knows_before = false;
     SchemeState before;
@@ -188,6 +187,7 @@ class Compressor : public SchemeState {
 
   Spec spec_;                        // only density and form change, with density=auto
   const std::uint64_t spec_digest_;  // cached: needs the spec's text
+  const bool keeps_rest_;            // of the spec's coding, whatever its density
   bool shaped_ = false;
   std::size_t count_ = 0;
   DType type_ = DType::f32;

@@ -38,6 +38,10 @@ constexpr float last_value(const Coding& coding) {
   return static_cast<float>(last_level(coding.bits));
 }
 
+constexpr bool is_of_signs(Coding::Kind kind) {
+  return kind == Coding::Kind::signs || kind == Coding::Kind::mean_signs;
+}
+
 struct BlockScale {
   float scale = 0;
   float factor = 0;  // what values are multiplied by; of `powers` and `signs` none
@@ -60,9 +64,7 @@ inline BlockScale scale_of(const Coding& coding, std::uint32_t largest, float gi
   constexpr std::uint32_t infinity = 0x7f800000u;
   constexpr std::uint32_t last_exponent = 254;
   if (largest >= infinity) return {std::bit_cast<float>(nan_f32), 0};
-  const bool is_given =
-      coding.kind == Coding::Kind::signs || coding.kind == Coding::Kind::mean_signs;
-  if (is_given) return {given, 0};
+  if (is_of_signs(coding.kind)) return {given, 0};
   if (coding.kind == Coding::Kind::powers) {
     const std::uint32_t exponent = std::min((largest >> 23) + 1, last_exponent);
     return {std::bit_cast<float>(exponent << 23), 0};

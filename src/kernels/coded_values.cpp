@@ -68,7 +68,7 @@ struct Coder {
 
   // In the low bits of each word; as for drawn().
   HWY_INLINE Word code_of(Float value, std::uint32_t index, Word spread) const {
-    if constexpr (kKind == Kind::signs || kKind == Kind::mean_signs) {
+    if constexpr (is_of_signs(kKind)) {
       const Word start = constant(index * DrawHash::spread + static_cast<std::uint32_t>(key));
       const auto is_zero = hn::RebindMask(Words(), hn::Eq(value, hn::Zero(Floats())));
       return hn::ShiftRight<31>(select(is_zero, hn::Add(start, spread), as_word(value)));
@@ -102,7 +102,7 @@ struct Coder {
 
   // Bits of `code` above its own are ignored.
   static HWY_INLINE Float value_of(Word code, Float scale) {
-    if constexpr (kKind == Kind::signs || kKind == Kind::mean_signs) {
+    if constexpr (is_of_signs(kKind)) {
       return as_float(hn::Xor(as_word(scale), hn::ShiftLeft<31>(code)));
     } else if constexpr (kKind == Kind::powers) {
       const Word halvings = hn::And(code, constant(127));

@@ -21,10 +21,6 @@ std::uint32_t sign_bit_of(const CodingInput& input, float value, std::uint32_t i
   return value < 0 ? 1 : 0;
 }
 
-bool is_of_signs(const Coding& coding) {
-  return coding.kind == Coding::Kind::signs || coding.kind == Coding::Kind::mean_signs;
-}
-
 float mean_magnitude(const Values& values, std::size_t n) {
   std::array<float, magnitude_sums> sums{};
   for (std::size_t i = 0; i < n; ++i)
@@ -53,7 +49,7 @@ std::uint32_t code_of(const Coding& coding, const BlockScale& block, float value
 }
 
 float value_of(const Coding& coding, float scale, std::uint32_t code) {
-  if (is_of_signs(coding)) return code != 0 ? -scale : scale;
+  if (is_of_signs(coding.kind)) return code != 0 ? -scale : scale;
   if (coding.kind == Coding::Kind::powers) {
     const float value = scale * std::bit_cast<float>((127 - (code & 127)) << 23);
     return code >> 7 != 0 ? -value : value;
@@ -86,7 +82,7 @@ void encode_block(const Coding& coding, const CodingInput& input, Values& values
       const std::size_t i = k * bytes + j;
       const std::uint32_t index = input.first + static_cast<std::uint32_t>(i);
       const std::uint32_t code =
-          is_of_signs(coding)
+          is_of_signs(coding.kind)
               ? sign_bit_of(input, values[i], index)
               : code_of(coding, block, values[i], coding.draws ? drawn_bits(input.key, index) : 0);
       out[j] |= static_cast<std::byte>(code << (k * coding.bits));
