@@ -72,6 +72,16 @@ struct DeviceCall {
   std::optional<Call> lists;
 };
 
+// Float32 in the messages of factors of all tensors.
+std::size_t factor_elements(const SparseCall& args) {
+  std::size_t all = 0;
+  for (const CompressedTensor& tensor : args.tensors) {
+    const LowRankLayout& layout = *tensor.compressor->low_rank.layout;
+    all += layout.left_count() + layout.right_count();
+  }
+  return all;
+}
+
 // By the first tensor's earlier calls, which stand for the group. That of a way that was timed is
 // what it took.
 void predict(const Call& call, const SparseCall& args, bool dense) {
@@ -81,8 +91,9 @@ void predict(const Call& call, const SparseCall& args, bool dense) {
   const LinkSums& link = spec.adapts() ? first.density_control.link : first.bypass_control.link;
   double seconds = first.bypass_control.seconds[dense ? 1 : 0];
   if (seconds == 0) {
-    const std::size_t all = elements_of(args.tensors);
-    seconds = call.chooser().predicted_seconds(spec, all, dense, hosts, link);
+    const bool factors = rank_of(spec) > 0;  // which are summed densely
+    const std::size_t all = factors ? factor_elements(args) : elements_of(args.tensors);
+    seconds = call.chooser().predicted_seconds(spec, all, dense || factors, hosts, link);
   }
   for (const CompressedTensor& tensor : args.tensors) {
     tensor.compressor->stats.predicted_seconds = seconds;
@@ -154,6 +165,11 @@ void begin_tensor(const CompressedTensor& tensor, std::uint32_t call, int ranks)
   compressor.shape(tensor.count, tensor.type);
   compressor.begin(call, {tensor.send, tensor.type}, tensor.device);
   compressor.stats.algorithm = compressor.spec().scheme->name;
+  const std::size_t rank = rank_of(compressor.spec());
+  auto& layout = compressor.low_rank.layout;
+  if (rank > 0 && !layout) {
+    layout = std::make_shared<LowRankLayout>(LowRankLayout::square(tensor.count, rank));
+  }
   for (PairList& list : compressor.received(static_cast<std::size_t>(ranks))) {
     list.begin(compressor.spec().values);
   }

@@ -37,6 +37,10 @@ CudaCompute::CudaCompute(Device& device)
   set<FillNanKernel, launch_fill_nan>();
   set<EncodeValuesKernel, launch_encode_values>();
   set<DecodeValuesKernel, launch_decode_values>();
+  set<ProjectKernel, launch_project>();
+  set<BackProjectKernel, launch_back_project>();
+  set<AddProductKernel, launch_add_product>();
+  set<PutProductKernel, launch_put_product>();
   set<EncodeIndicesKernel, launch_encode_indices>();
   set<DecodeIndicesKernel, launch_decode_indices>();
 }

@@ -90,6 +90,8 @@ CodeForm form_of(const Coding& coding) {
   return {static_cast<CodeKind>(coding.kind), coding.bits, coding.draws, coding.block};
 }
 
+Factored factored(const FactorShape& shape) { return {shape.rows, shape.columns, shape.rank}; }
+
 // Adds the magnitudes of a pass to the histogram, before the pass changes them.
 void count_magnitudes(const AccumulateKernel::Args& args) {
   if (!args.histogram || args.count == 0) return;
@@ -318,6 +320,32 @@ void launch_decode_values(const DecodeValuesKernel::Args& args) {
                                 args.divisor, args.instead};
   queue().launch_walk(value_kernel(KernelName::decode_values_f16, args.type),
                       pieces(args.count, args.coding.block), decode);
+}
+
+void launch_project(const ProjectKernel::Args& args) {
+  const ProjectArgs project{factored(args.shape), args.matrix, args.right, args.left, true};
+  queue().launch_walk(KernelName::project, pieces(args.shape.rows, ProjectTile::groups), project);
+}
+
+void launch_back_project(const BackProjectKernel::Args& args) {
+  const ProjectArgs project{factored(args.shape), args.matrix, args.left, args.right, args.fresh};
+  queue().launch_walk(KernelName::back_project, pieces(args.shape.columns, ProjectTile::lanes),
+                      project);
+}
+
+void launch_add_product(const AddProductKernel::Args& args) {
+  const std::size_t count = args.shape.rows * args.shape.columns;
+  if (count == 0) return;
+  const AddProductArgs add{factored(args.shape), args.left, args.right, args.matrix, args.factor};
+  queue().launch_walk(KernelName::add_product, pieces(count, AddProduct::threads), add);
+}
+
+void launch_put_product(const PutProductKernel::Args& args) {
+  const std::size_t count = args.shape.rows * args.shape.columns;
+  if (count == 0) return;
+  const PutProductArgs put{factored(args.shape), args.left, args.right, args.out, args.divisor};
+  queue().launch_walk(value_kernel(KernelName::put_product_f16, args.type),
+                      pieces(count, PutProduct<float>::threads), put);
 }
 
 void launch_encode_indices(const EncodeIndicesKernel::Args& args) {

@@ -24,6 +24,10 @@ void launch_zero(const ZeroKernel::Args& args);
 void launch_fill_nan(const FillNanKernel::Args& args);
 void launch_encode_values(const EncodeValuesKernel::Args& args);
 void launch_decode_values(const DecodeValuesKernel::Args& args);
+void launch_project(const ProjectKernel::Args& args);
+void launch_back_project(const BackProjectKernel::Args& args);
+void launch_add_product(const AddProductKernel::Args& args);
+void launch_put_product(const PutProductKernel::Args& args);
 void launch_encode_indices(const EncodeIndicesKernel::Args& args);
 void launch_decode_indices(const DecodeIndicesKernel::Args& args);
 

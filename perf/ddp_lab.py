@@ -10,7 +10,7 @@ Contenders are a backend of torch.distributed and a hook, as ddp_transformer.py 
 "gloo bf16", "gloo powersgd:4" or "gloo powersgd:4:2" (rank 4, from step 10 or 2 on), "pith", "pith
 auto", "pith topk:density=0.01". "registered" is pith with model and buckets in its own memory. With
 the hook `local` ranks only wait for each other: what a contender's step takes more is its exposed
-communication.
+communication. With --exchange-only a step is little else than compression and communication.
 
     ENVIRONMENT/bin/python perf/ddp_lab.py --links 0.1g,1g      # as root; with PyTorch and Pith
 """
@@ -48,6 +48,7 @@ def parse():
     add("--batch", type=int, default=4, help="of each rank")
     add("--steps", type=int, default=80)
     add("--every", type=int, default=5, help="steps between two losses")
+    add("--exchange-only", action="store_true", help="gradients that cost nothing, no losses")
     add("--rounds", type=int, default=1, help="runs of each contender, interleaved")
     add("--json", type=pathlib.Path)
     return parser.parse_args()
@@ -56,6 +57,7 @@ def parse():
 def command(options, contender, rank, out):
     backend, _, hook = contender.partition(" ")
     memory = ["--registered"] if backend == "registered" else []
+    memory += ["--exchange-only"] if options.exchange_only else []
     backend = backend.replace("registered", "pith")
     return ["taskset", "-c", str(rank % os.cpu_count()), sys.executable, "-B",
             str(HERE / "ddp_rank.py"), "--backend", backend, "--hook", hook or "none", *memory,

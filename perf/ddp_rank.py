@@ -22,6 +22,7 @@ def parse():
     add = parser.add_argument
     add("--backend", required=True)
     add("--hook", required=True, help="as --compress of the example; local: ranks only wait")
+    add("--exchange-only", action="store_true", help="gradients that cost nothing, no losses")
     add("--registered", action="store_true", help="model and buckets in pith's memory")
     add("--size", required=True)
     add("--batch", type=int, required=True)
@@ -37,6 +38,19 @@ def keep(_state, bucket):
     buffer.div_(dist.get_world_size())
     told = dist.all_reduce(torch.zeros(1), async_op=True).get_future()
     return told.then(lambda _: buffer)
+
+
+class Gradients(torch.nn.Module):
+    """The parameters of a model, with fixed gradients that take next to no time."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+        self.given = [torch.randn_like(parameter) for parameter in model.parameters()]
+
+    def forward(self, _tokens):
+        pairs = zip(self.model.parameters(), self.given, strict=True)
+        return sum(torch.dot(parameter.view(-1), given.view(-1)) for parameter, given in pairs)
 
 
 def memory_of(options):
@@ -65,7 +79,10 @@ def train(options):
     # PowerSGD's callbacks make calls for several buckets in another order on each rank, over which
     # Gloo fails: it gets one.
     bucket_mib = 1000 if options.hook.startswith("powersgd") else None
-    model = DistributedDataParallel(example.Transformer(shape), bucket_cap_mb=bucket_mib)
+    module = example.Transformer(shape)
+    if options.exchange_only:
+        module = Gradients(module)
+    model = DistributedDataParallel(module, bucket_cap_mb=bucket_mib)
     hook = None
     if options.hook == "local":
         model.register_comm_hook(None, keep)
@@ -77,12 +94,17 @@ def train(options):
     for step in range(1, options.steps + 1):
         begin, begin_cpu = time.monotonic(), time.process_time()
         optimizer.zero_grad()
-        example.loss_of(model, example.pick(training, shape, generator)).backward()
-        optimizer.step()
+        if options.exchange_only:
+            model(None).backward()
+        else:
+            example.loss_of(model, example.pick(training, shape, generator)).backward()
+            optimizer.step()
         found["seconds"].append(time.monotonic() - begin)
         found["cpu_seconds"].append(time.process_time() - begin_cpu)
         if step % options.every == 0:
-            loss = example.validation_loss(model.module, validation, shape)
+            loss = 0.0
+            if not options.exchange_only:
+                loss = example.validation_loss(model.module, validation, shape)
             found["losses"].append((step, loss))
             found["calls"].append(calls_of(hook, model.module))
             dist.barrier()

@@ -79,7 +79,7 @@ Task<Error> add_tensor(Call& call, const SparseCall& args, const CompressedTenso
   const Scratch memory(queue.host(), elements * sizeof(float));
   auto* const magnitudes = reinterpret_cast<float*>(memory.bytes().data);
   co_await queue.until(queue.run<SampleKernel>(
-      {tensor.compressor->whole_pass(), lines, tensor.count / lines, magnitudes}));
+      {tensor.compressor->args_of(0, tensor.count), lines, tensor.count / lines, magnitudes}));
   call.host_compute().run<HistogramKernel>({magnitudes, elements, &sample.histogram});
   add_losses(args.spec(), {magnitudes, elements}, sample);
   sample.elements += elements;

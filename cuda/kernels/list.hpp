@@ -4,6 +4,7 @@
 
 #include "cuda/kernels/coded.hpp"
 #include "cuda/kernels/dense.hpp"
+#include "cuda/kernels/factors.hpp"
 #include "cuda/kernels/histogram.hpp"
 #include "cuda/kernels/index_code.hpp"
 #include "cuda/kernels/keep_largest.hpp"
@@ -82,7 +83,8 @@
   X(sum_values_##name, SumValues<T>)                    \
   X(scatter_##name, Scatter<T>)                         \
   X(convert_##name, Convert<T>)                         \
-  X(decode_values_##name, DecodeValues<T>)
+  X(decode_values_##name, DecodeValues<T>)              \
+  X(put_product_##name, PutProduct<T>)
 
 #define PITH_CUDA_LIST_KERNELS(X)     \
   PITH_CUDA_VALUES(X, f16, Half)      \
@@ -93,6 +95,9 @@
   X(sum_lists, SumLists)              \
   X(encode_indices, EncodeIndices)    \
   X(encode_values, EncodeValues)      \
+  X(project, Project)                 \
+  X(back_project, BackProject)        \
+  X(add_product, AddProduct)          \
   X(find_index_heads, FindIndexHeads) \
   X(decode_indices, DecodeIndices)
 

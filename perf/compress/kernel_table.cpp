@@ -9,6 +9,7 @@
 
 #include "kernels/cast.hpp"
 #include "kernels/coded_values.hpp"
+#include "kernels/low_rank/factors.hpp"
 #include "kernels/sparse.hpp"
 #include "perf/compress/vectors.hpp"
 #include "perf/machine.hpp"
@@ -238,6 +239,26 @@ void add_codings(std::vector<Timed>& all, Bench& bench) {
   }
 }
 
+// Of the whole vector as a matrix of 1024 columns, with factors of four columns.
+void add_factors(std::vector<Timed>& all, Bench& bench) {
+  const FactorShape shape{bench.count / 1024, 1024, 4};
+  const auto add = [&](const char* name, auto run) { all.push_back({name, 0, nullptr, run}); };
+  const float* const left = bench.sums.data();
+  const float* const right = bench.gradient.data();
+  add("project, rank 4", [=, &bench] {
+    kernels::project({shape, bench.gradient.data(), right, bench.sums.data()});
+  });
+  add("back_project, rank 4", [=, &bench] {
+    kernels::back_project({shape, bench.gradient.data(), left, bench.values.data(), true});
+  });
+  add("add_product, rank 4", [=, &bench] {
+    kernels::add_product({shape, left, right, 1e-9F, bench.accumulator.data()});
+  });
+  add("put_product, rank 4", [=, &bench] {
+    kernels::put_product({shape, left, right, 1, bench.out.data(), DType::f32});
+  });
+}
+
 void report(const std::vector<Timed>& all, double bits, std::vector<KernelTime>& times) {
   const double copied = median(all.front().seconds);
   for (const Timed& timed : all) {
@@ -266,6 +287,7 @@ std::vector<KernelTime> time_kernels(std::span<const float> values,
   passes.push_back({"memcpy", 0, nullptr, copy});
   add_passes(passes, bench);
   add_codings(passes, bench);
+  add_factors(passes, bench);
   run_rounds(passes, rounds);
   report(passes, 0, times);
   for (const double density : densities) {

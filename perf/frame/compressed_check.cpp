@@ -253,12 +253,15 @@ Errors CompressedCheck::compare_sums(const std::vector<std::span<const float>>& 
     sum(team_, left);
     sum(team_, sizes);
     for (std::size_t local = 0; local < results.size(); ++local) {
+      // An element of a product of factors is rounded as the largest of its row and column.
+      const double largest =
+          rank_of(spec_) > 0 ? *std::max_element(sizes[local].begin(), sizes[local].end()) : 0;
       for (std::size_t i = 0; i < size; ++i) {
         const double result = double(results[local][begin + i]);
         const bool gone = spec_.sparse() && !spec_.feedback && result == 0;
         const double expected = gone ? 0 : left[local][i] / parts_;
-        const double allowed = sizes[local][i] / parts_ * lost + least_step_of(spec_.values) +
-                               allowed_of_result(expected);
+        const double allowed = std::max(sizes[local][i], 4 * largest) / parts_ * lost +
+                               least_step_of(spec_.values) + allowed_of_result(expected);
         errors.add(result - expected, allowed);
       }
     }

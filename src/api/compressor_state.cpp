@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <vector>
 
 #include "api/check.hpp"
 #include "api/compressor_handle.hpp"
 #include "api/last_error.hpp"
+#include "compress/low_rank/stated_matrices.hpp"
 #include "compress/saved_state.hpp"
 #include "core/run_together.hpp"
 #include "kernels/host_compute.hpp"
@@ -122,6 +124,20 @@ pithResult_t pithCompressorGetAccumulator(pithCompressor_t compressor, void** ac
     HostCompute host;
     *accumulator = state.lend_accumulator(host);
     return {};
+  });
+}
+
+pithResult_t pithCompressorSetShape(pithCompressor_t compressor, const size_t* rows,
+                                    const size_t* columns, size_t n) {
+  constexpr const char* function = "pithCompressorSetShape";
+  return between_calls(function, compressor, [&](Compressor& state) -> Error {
+    Error error = check_memory(function, "rows", rows, n);
+    if (!error) error = check_memory(function, "columns", columns, n);
+    if (error) return error;
+    std::vector<MatrixShape> matrices;
+    for (std::size_t i = 0; i < n; ++i) matrices.push_back({rows[i], columns[i]});
+    error = state_matrices(state, matrices);
+    return error ? Error(error.code(), fmt::format("{}: {}", function, error.message())) : error;
   });
 }
 

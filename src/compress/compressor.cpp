@@ -35,7 +35,7 @@ Expected<std::unique_ptr<Compressor>> Compressor::create(std::string_view text) 
 }
 
 Compressor::Compressor(const Spec& spec)
-    : spec_(spec), spec_digest_(spec.digest()), keeps_rest_(keeps_rest(spec)) {}
+    : spec_(spec), spec_digest_(spec.digest()), keeps_rest_(keeps_coding_loss(spec)) {}
 Compressor::~Compressor() = default;
 
 Error Compressor::check(std::size_t count, DType type) const {
@@ -46,6 +46,11 @@ Error Compressor::check(std::size_t count, DType type) const {
   }
   if (count > most) {
     return {Code::invalid_argument, fmt::format("count is {}, expected at most {}", count, most)};
+  }
+  if (low_rank.layout && count != low_rank.layout->count()) {
+    return {Code::invalid_argument,
+            fmt::format("count is {}, expected {}, the elements of its matrices", count,
+                        low_rank.layout->count())};
   }
   if (!shaped_ || (count == count_ && type == type_)) return {};
   return {Code::invalid_argument,
@@ -202,6 +207,7 @@ void Compressor::begin(std::uint32_t call, const Gradient& gradient, Compute* de
   taken.factor = 1;
   taken.pairs.begin(spec_.values);
   taken.losses.begin(DType::f32);
+  taken.factors.layout.reset();
   stats = {};
   elected = all;
   histogram = nullptr;
@@ -305,28 +311,18 @@ void Compressor::give_back(Compute& host, PairList& pairs, float factor) {
 void Compressor::give_back(Compute& host, Taken& taken) {
   give_back(host, taken.pairs, taken.factor);
   give_back(host, taken.losses, taken.factor);
+  if (!taken.factors.layout) return;
+  add_taken(vectors(host), reachable(host), taken.factors, taken.factor, accumulator());
+  taken.factors.layout.reset();
 }
 
-// Most losses are zero, those of other ranks' segments, and are skipped.
 void Compressor::keep_losses(Compute& host, const SparseList& losses) {
   if (!spec_.feedback) return;  // the accumulator keeps nothing
-  const auto* lost = reinterpret_cast<const float*>(losses.values);
-  const auto is_lost = [](float loss) { return loss != 0; };
-  const auto n = static_cast<std::size_t>(std::count_if(lost, lost + losses.count, is_lost));
-  if (n == 0) return;
-  PairList& kept = taken_[0].losses;
-  kept.reserve(n);
-  std::uint32_t* const indices = kept.indices(kept.count());
-  auto* const values = reinterpret_cast<float*>(kept.values(kept.count()));
-  std::size_t found = 0;
-  for (std::size_t i = 0; i < losses.count; ++i) {
-    if (!is_lost(lost[i])) continue;
-    indices[found] = losses.indices[i];
-    values[found++] = lost[i];
-  }
-  add_pairs(host, {indices, reinterpret_cast<const std::byte*>(values), n}, DType::f32);
-  for (std::size_t i = 0; i < n; ++i) values[i] = -values[i];
-  kept.end_run(n);
+  const SparseList kept = taken_[0].losses.append_nonzero(losses);
+  if (kept.count == 0) return;
+  add_pairs(host, kept, DType::f32);
+  auto* const values = reinterpret_cast<float*>(const_cast<std::byte*>(kept.values));
+  for (std::size_t i = 0; i < kept.count; ++i) values[i] = -values[i];
 }
 
 void Compressor::return_taken(Compute& host) { give_back(host, taken_[0]); }
@@ -361,11 +357,14 @@ void Compressor::end(Compute& host) {
   Taken& taken = taken_[0];
   taken.delivered = true;
   PairList& sent = taken.pairs;
-  stats.selected_local = elected != all ? elected : (taken.whole ? count_ : sent.count());
+  const bool everything = taken.whole || taken.factors.layout;
+  stats.selected_local = elected != all ? elected : (everything ? count_ : sent.count());
   stats.squares_sent = stats.squares_all;
   if (slice_) taken.whole ? slice_->end(stats) : slice_->restore();
   if (taken.whole) {
     deliver_whole(host);
+  } else if (taken.factors.layout) {
+    stats.squares_sent = taken.factors.squares;
   } else {
     host.run<SquaresKernel>({sent.values(), sent.count(), sent.type(), &stats.squares_sent});
     spent_ = !spec_.feedback;
@@ -426,11 +425,7 @@ void Compressor::reset() {
   scale_ = 1;
   set_state({});
   stats = {};
-  for (Taken& taken : taken_) {
-    taken.delivered = false;
-    taken.pairs.begin(spec_.values);
-    taken.losses.begin(DType::f32);
-  }
+  taken_ = {};
 }
 
 void Compressor::scale(Compute& host, float factor) {
@@ -485,7 +480,8 @@ void Compressor::add_residual(Compute& host, const std::byte* residual) {
 }
 
 std::uint64_t Compressor::digest() const {
-  const std::uint64_t hash = mix(mix(spec_digest_, step), std::bit_cast<std::uint64_t>(scale_));
+  std::uint64_t hash = mix(mix(spec_digest_, step), std::bit_cast<std::uint64_t>(scale_));
+  if (low_rank.layout) hash = mix(hash, low_rank.layout->digest());
   if (spec_.adapts()) {
     const auto form = static_cast<std::uint64_t>(density_control.form);
     return mix(mix(hash, std::bit_cast<std::uint64_t>(density_control.density)), form);

@@ -98,9 +98,8 @@ class Compressor : public SchemeState {
   AccumulateKernel::Args pass(std::size_t begin, std::size_t count, PassResult& result);
   // Room for passes that start at `apart` separate places, so that pass() does not allocate.
   void expect_ranges(std::size_t apart) { added_.reserve(apart); }
-  // The arguments of a pass over everything, for callers that only look at the data. Without a
-  // result.
-  AccumulateKernel::Args whole_pass() const { return args_of(0, count_); }
+  // The same for callers that only look at the data. Without a result.
+  AccumulateKernel::Args args_of(std::size_t begin, std::size_t count) const;
   // Adds what has not been added yet.
   void add_rest(Compute& host);
   // Adds the whole gradient at once. count_added() adds its result to the statistics, after the
@@ -112,6 +111,8 @@ class Compressor : public SchemeState {
   // Where a call that keeps a rest writes, for every element, what is to be added to the
   // accumulator if it succeeds: minus what it sends. Precondition: make_room_for_whole().
   float* changes() const { return changes_.data(); }
+  // What this call has taken out of the accumulator as factors; with a layout it counts.
+  LowRankTaken& taken_factors() { return taken_[0].factors; }
   // This call delivers the whole accumulator, or what the changes say, and no pairs.
   void take_all();
   // Adds what was lost by rounding this call's sums (float32) to the accumulator, unless the call
@@ -171,6 +172,7 @@ class Compressor : public SchemeState {
     SchemeState before;
     PairList pairs;
     PairList losses;  // negated
+    LowRankTaken factors;
   };
   void give_back(Compute& host, Taken& taken);
   void give_back(Compute& host, PairList& pairs, float factor);
@@ -178,7 +180,6 @@ class Compressor : public SchemeState {
   void add_range(Compute& host, Part range, const std::byte* values, bool fresh);
   void deliver_whole(Compute& host);
   void clear_spent(Compute& host);
-  AccumulateKernel::Args args_of(std::size_t begin, std::size_t count) const;
   // The kernels' memory, and memory that both sides can access; `host` is the caller's.
   Compute& vectors(Compute& host) const {
     return queue_ ? *queue_ : (device_ ? device_->compute() : host);
@@ -187,7 +188,7 @@ class Compressor : public SchemeState {
 
   Spec spec_;                        // only density and form change, with density=auto
   const std::uint64_t spec_digest_;  // cached: needs the spec's text
-  const bool keeps_rest_;            // of the spec's coding, whatever its density
+  const bool keeps_rest_;            // what its coding loses, whatever the density
   bool shaped_ = false;
   std::size_t count_ = 0;
   DType type_ = DType::f32;

@@ -43,6 +43,10 @@ class PairList {
     count_ += n;
   }
 
+  // Of a list of float32, most of which may be zero: those that are not become a run, which is
+  // returned.
+  SparseList append_nonzero(const SparseList& list);
+
   std::uint32_t* indices(std::size_t from = 0) { return indices_.data() + from; }
   std::byte* values(std::size_t from = 0) { return values_.data() + from * size_of(type_); }
   SparseList run(std::size_t r) const {

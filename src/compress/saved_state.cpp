@@ -204,6 +204,11 @@ Error read(std::span<const std::byte> bytes, const Spec& spec, Loaded& loaded) {
 }
 
 Error check(const Compressor& compressor, const Loaded& loaded) {
+  const auto& matrices = compressor.low_rank.layout;
+  const auto& saved = loaded.state.low_rank.layout;
+  if (matrices && saved && matrices->digest() != saved->digest()) {
+    return bad("is of other matrices than pithCompressorSetShape has stated");
+  }
   if (!loaded.shaped) return {};
   if (loaded.type >= dtype_count) return bad("is of a type that is not known here");
   const Error error = compressor.check(loaded.count, static_cast<DType>(loaded.type));
@@ -232,6 +237,7 @@ Error load(Compressor& compressor, Compute& host, std::span<const std::byte> byt
   if (error) return error;
   if (loaded.shaped) compressor.shape(loaded.count, static_cast<DType>(loaded.type));
   const bool is_new = compressor.is_new();
+  if (!loaded.state.low_rank.layout) loaded.state.low_rank = compressor.low_rank;
   if (loaded.shaped) compressor.add_residual(host, loaded.residual.data());
   if (is_new) compressor.adopt(loaded.state, loaded.scale);
   return {};

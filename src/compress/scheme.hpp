@@ -72,6 +72,8 @@ struct Scheme {
   Spec::Choices choices = {};
   // Of the exchange `coded`: how values are coded.
   Coding (*coding)(const Spec& spec) = nullptr;
+  // Of the exchange `low-rank`: the rank of the factors as which matrices are sent.
+  std::size_t (*rank)(const Spec& spec) = nullptr;
   // Sets defaults that depend on other keys; `keys` are those given in the text. May be null.
   void (*complete)(Spec& spec, std::span<const std::string_view> keys) = nullptr;
   // In addition to the sections of all schemes, see saved_state.cpp.
@@ -89,11 +91,16 @@ std::string_view name_of(Form form);
 // How a call's values are coded, by the present form or by the scheme; none: they are not. Calls in
 // a form have the exchange `coded`.
 std::optional<Coding> coding_of(const Spec& spec);
-// Whether what that coding loses is kept.
-inline bool keeps_rest(const Spec& spec) {
+inline bool keeps_coding_loss(const Spec& spec) {
   const std::optional<Coding> coding = coding_of(spec);
   return coding && coding->keeps_rest;
 }
+// 0: matrices are not sent as factors.
+inline std::size_t rank_of(const Spec& spec) {
+  return spec.scheme->rank ? spec.scheme->rank(spec) : 0;
+}
+// Whether what a call loses of the elements, all of which it sends, is kept.
+inline bool keeps_rest(const Spec& spec) { return keeps_coding_loss(spec) || rank_of(spec) > 0; }
 inline std::string_view exchange_name(const Spec& spec) {
   return spec.form == Form::none ? spec.scheme->exchange : "coded";
 }

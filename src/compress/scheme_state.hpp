@@ -7,6 +7,7 @@
 #include "compress/density_control.hpp"
 #include "compress/election.hpp"
 #include "compress/exdyna_control.hpp"
+#include "compress/low_rank/factors.hpp"
 #include "compress/threshold_forecast.hpp"
 
 namespace pith {
@@ -28,6 +29,7 @@ struct SchemeState {
   SmoothedNorm raw_norm;       // of this rank's gradients (ar-topk: score=raw)
   Succession succession;       // of leaders (ar-topk: election=variance-lagged)
   ExdynaControl exdyna;        // partitions and threshold (exdyna, micro)
+  LowRankState low_rank;       // shapes and right factors (powersgd)
 
   // Magnitudes were multiplied by this factor.
   void scale(float factor) {

@@ -12,6 +12,7 @@ extern const Scheme qsgd_scheme;
 extern const Scheme natural_scheme;
 extern const Scheme sign_scheme;
 extern const Scheme efsign_scheme;
+extern const Scheme powersgd_scheme;
 extern const Scheme topk_scheme;
 extern const Scheme ar_topk_scheme;
 extern const Scheme exdyna_scheme;
@@ -21,19 +22,20 @@ extern const Scheme deft_scheme;
 namespace {
 
 constexpr std::array table{
-    &none_scheme,     //
-    &bf16_scheme,     //
-    &int8_scheme,     //
-    &fp8_scheme,      //
-    &qsgd_scheme,     //
-    &natural_scheme,  //
-    &sign_scheme,     //
-    &efsign_scheme,   //
-    &topk_scheme,     //
-    &ar_topk_scheme,  //
-    &exdyna_scheme,   //
-    &micro_scheme,    //
-    &deft_scheme,     //
+    &none_scheme,      //
+    &bf16_scheme,      //
+    &int8_scheme,      //
+    &fp8_scheme,       //
+    &qsgd_scheme,      //
+    &natural_scheme,   //
+    &sign_scheme,      //
+    &efsign_scheme,    //
+    &powersgd_scheme,  //
+    &topk_scheme,      //
+    &ar_topk_scheme,   //
+    &exdyna_scheme,    //
+    &micro_scheme,     //
+    &deft_scheme,      //
 };
 
 }  // namespace

@@ -49,7 +49,7 @@ Task<Error> TopkSelector::foresee() {
     const std::size_t sampled = lines * SampleKernel::line;
     const Scratch sample(queue_.host(), sampled * sizeof(float));
     co_await queue_.until(queue_.run<SampleKernel>(
-        {compressor_.whole_pass(), lines, count / lines, floats_of(sample)}));
+        {compressor_.args_of(0, count), lines, count / lines, floats_of(sample)}));
     const double expected = double(sampled) * double(k_) / double(count);
     bounds_ = narrow({floats_of(sample), sampled}, expected, bounds_);
   }

@@ -427,4 +427,70 @@ struct SumCodedKernel {
   static KernelNote note(const Args&) { return {"sum coded", {}, {}}; }
 };
 
+// Low rank: a matrix of rows x columns elements, row by row, about equal to left times right, with
+// rank columns in left and rank rows in right, both row by row too.
+struct FactorShape {
+  std::size_t rows;
+  std::size_t columns;
+  std::size_t rank;
+};
+
+// left = matrix times right transposed. Sums in any order.
+struct ProjectKernel {
+  struct Args {
+    FactorShape shape;
+    const float* matrix;
+    const float* right;
+    float* left;
+  };
+  static std::size_t work_bytes(const Args& args) {
+    return sizeof(float) * args.shape.rows * args.shape.columns;
+  }
+};
+
+// right = left transposed times matrix, added to what is there unless `fresh`. Sums in any order.
+struct BackProjectKernel {
+  struct Args {
+    FactorShape shape;
+    const float* matrix;
+    const float* left;
+    float* right;
+    bool fresh;
+  };
+  static std::size_t work_bytes(const Args& args) {
+    return sizeof(float) * args.shape.rows * args.shape.columns;
+  }
+};
+
+// matrix += factor times left times right. Products are added in the order of the ranks, none fused
+// into an addition, so that all machines get the same bits.
+struct AddProductKernel {
+  struct Args {
+    FactorShape shape;
+    const float* left;
+    const float* right;
+    float factor;
+    float* matrix;
+  };
+  static std::size_t work_bytes(const Args& args) {
+    return 2 * sizeof(float) * args.shape.rows * args.shape.columns;
+  }
+};
+
+// out = left times right / divisor, with the bits of AddProductKernel, converted as ConvertKernel
+// does.
+struct PutProductKernel {
+  struct Args {
+    FactorShape shape;
+    const float* left;
+    const float* right;
+    float divisor;
+    std::byte* out;
+    DType type;  // f32, f16 or bf16
+  };
+  static std::size_t work_bytes(const Args& args) {
+    return size_of(args.type) * args.shape.rows * args.shape.columns;
+  }
+};
+
 }  // namespace pith

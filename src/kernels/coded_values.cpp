@@ -32,16 +32,6 @@ using CodeBytes = hn::Rebind<std::uint8_t, Words>;
 
 constexpr std::size_t padded_block = Coding::most_block + 8 * Coding::granule;
 
-// Calls body(0) to body(n - 1) with constants: shifts by a constant take one instruction, and gcc
-// 12 leaves a loop a loop.
-template <std::size_t n, class Body>
-HWY_INLINE void unrolled(const Body& body) {
-  [&]<std::size_t... k>(std::index_sequence<k...>) HWY_ATTR {
-    (body(std::integral_constant<std::size_t, k>()), ...);
-  }
-  (std::make_index_sequence<n>());
-}
-
 template <Kind kKind>
 using Float8 = std::conditional_t<kKind == Kind::e4m3, Float8e4m3, Float8e5m2>;
 template <Kind kKind>

@@ -8,6 +8,7 @@
 
 #include "core/kernel_args.hpp"
 #include "kernels/coded_values.hpp"
+#include "kernels/low_rank/factors.hpp"
 #include "kernels/reduce.hpp"
 #include "kernels/sparse.hpp"
 #include "kernels/sparse_scalar.hpp"
@@ -97,6 +98,10 @@ HostCompute::HostCompute() {
   set<EncodeValuesKernel, kernels::encode_values>();
   set<DecodeValuesKernel, kernels::decode_values>();
   set<SumCodedKernel, kernels::sum_coded>();
+  set<ProjectKernel, kernels::project>();
+  set<BackProjectKernel, kernels::back_project>();
+  set<AddProductKernel, kernels::add_product>();
+  set<PutProductKernel, kernels::put_product>();
   set<SplitKernel, kernels::split>();
   set<SquaresKernel, kernels::squares>();
   set<ConvertKernel, kernels::convert>();

@@ -122,6 +122,16 @@ void run(const Kernel& kernel, const Combine& call) {
   run_general(d, kernel, call);
 }
 
+// Calls body(0) to body(n - 1) with constants: shifts by a constant take one instruction, and gcc
+// 12 leaves a loop a loop.
+template <std::size_t n, class Body>
+HWY_INLINE void unrolled(const Body& body) {
+  [&]<std::size_t... k>(std::index_sequence<k...>) HWY_ATTR {
+    (body(std::integral_constant<std::size_t, k>()), ...);
+  }
+  (std::make_index_sequence<n>());
+}
+
 }  // namespace pith::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

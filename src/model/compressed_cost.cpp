@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "collectives/sparse/coded_cost.hpp"
+#include "compress/low_rank/layout.hpp"
 #include "compress/scheme.hpp"
 #include "model/nominal.hpp"
 
@@ -26,6 +27,10 @@ CallCost compressed_cost(const Spec& spec, double density, std::size_t count, in
     const double rounds = double(chunks_in(chunks_in(count, CodedShape::parcel(count)), strands));
     return {2 * std::max(others, rounds), 2 * others / ranks * double(coding->bytes(count)),
             passes(count) + double(count) * nominal::code_element};
+  }
+  if (const std::size_t rank = rank_of(spec)) {
+    const double bytes = sizeof(float) * double(LowRankLayout::square_elements(count, rank));
+    return {4 * std::ceil(std::log2(double(ranks))), 2 * others / ranks * bytes, 3 * passes(count)};
   }
   if (!spec.sparse()) return dense_cost(count, ranks);
   const double k = double(elected_of(density, count));

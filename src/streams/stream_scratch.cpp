@@ -58,6 +58,23 @@ std::size_t coded_scratch(const Spec& spec, const CompressedArgs& args, std::siz
   return most;
 }
 
+// The messages of factors, of all tensors: on both sides, and room in which the host works on them.
+Need low_rank_scratch(const CompressedArgs& args) {
+  std::size_t left = 1;
+  std::size_t right = 0;
+  for (const CompressedTensor& tensor : args.tensors) {
+    const auto& known = tensor.compressor->low_rank.layout;
+    const std::size_t rank = rank_of(tensor.compressor->spec());
+    const LowRankLayout square = LowRankLayout::square(known ? 0 : tensor.count, rank);
+    const LowRankLayout& layout = known ? *known : square;
+    left += layout.left_count();
+    right += layout.right_count();
+  }
+  const std::size_t messages =
+      std::bit_ceil(left * sizeof(float)) + 2 * std::bit_ceil(right * sizeof(float));
+  return {messages, messages + std::bit_ceil(left * sizeof(double))};
+}
+
 // Lists of candidates, results on their way, and messages; or the vectors of a dense call.
 Need need_of(const CompressedArgs& args, std::size_t ranks) {
   constexpr std::size_t pair_bytes = 12;
@@ -71,12 +88,18 @@ Need need_of(const CompressedArgs& args, std::size_t ranks) {
     need.device += 2 * pair_bytes * std::min(tensor.count, 4 * k + (least >> 4));
     need.pinned += pair_bytes * (4 + ranks) * k;
     if (tensor.sparse.count) need.pinned += 2 * pair_bytes * std::min(tensor.count, least);
-    const bool dense = !spec.scheme->coding && (!spec.sparse() || spec.may_bypass);
+    const bool in_few = spec.scheme->coding || spec.scheme->rank;
+    const bool dense = !in_few && (!spec.sparse() || spec.may_bypass);
     if (dense) need.device += 2 * tensor.count * sizeof(float);
     if (spec.by_host) need.pinned += 2 * tensor.count * sizeof(float);
   }
   const Spec& first = args.tensors[0].compressor->spec();
   need.pinned += coded_scratch(first, args, all);
+  if (rank_of(first) > 0) {
+    const Need factors = low_rank_scratch(args);
+    need.device += factors.device;
+    need.pinned += factors.pinned;
+  }
   const std::size_t chunks = 32 * args.tuning.chunk_bytes;
   return {2 * (need.device + chunks), 2 * (need.pinned + chunks)};
 }

@@ -394,3 +394,67 @@ TEST_CASE("a compressor is bound to the communicator of its first call", "[compr
           self.meet();
         }) == "");
 }
+
+TEST_CASE("matrices are stated before the first call, alike on all ranks", "[compress]") {
+  constexpr auto bad = pithInvalidArgument;
+  CHECK(run(2, threads(), [](Rank& self) {
+          const Comm comm(self.join());
+          const std::size_t rows[] = {40, 20, 1};
+          const std::size_t columns[] = {30, 39, 20};
+          const Compressor compressor("powersgd:rank=2");
+          fails(pithCompressorSetShape(compressor, nullptr, columns, 3), bad, {"rows is NULL"});
+          fails(pithCompressorSetShape(compressor, rows, nullptr, 3), bad, {"columns is NULL"});
+          const std::size_t large[] = {std::size_t{1} << 40, std::size_t{1} << 40};
+          fails(
+              pithCompressorSetShape(compressor, large, large, 1), bad,
+              {"pithCompressorSetShape: matrix 0 is 1099511627776 x 1099511627776", "4294967295"});
+          ok(pithCompressorSetShape(compressor, rows, columns, 2));
+          std::vector<float> recv(count);
+          fails(compressed_sum(gradient(self.rank, 0, count), recv, compressor, comm), bad,
+                {"count is 2000, expected 1980"});
+          ok(pithCompressorSetShape(compressor, rows, columns, 3));
+          step(self, 0, compressor, comm);
+          ok(pithCompressorSetShape(compressor, rows, columns, 3));
+          fails(pithCompressorSetShape(compressor, columns, rows, 3), pithInvalidUsage,
+                {"has made calls"});
+          fails(pithCompressorSetShape(compressor, rows, columns, 2), bad, {"1980", "2000"});
+          // A state goes on in a compressor of the same matrices, or of none yet.
+          const std::vector<char> state = saved(compressor);
+          const Compressor same("powersgd:rank=2");
+          ok(pithCompressorSetShape(same, rows, columns, 3));
+          ok(pithCompressorLoad(same, state.data(), state.size()));
+          const Compressor other("powersgd:rank=2");
+          ok(pithCompressorSetShape(other, columns, rows, 3));
+          fails(pithCompressorLoad(other, state.data(), state.size()), bad, {"other matrices"});
+          const Compressor unknown("powersgd:rank=2");
+          ok(pithCompressorLoad(unknown, state.data(), state.size()));
+          const std::vector<float> expected = step(self, 1, compressor, comm);
+          ensure(same_bits(step(self, 1, same, comm), expected), "another result");
+          ensure(same_bits(step(self, 1, unknown, comm), expected), "another result");
+          // Matrices that are stated and not used yet survive a state of none.
+          const Compressor fresh("powersgd:rank=2");
+          const std::vector<char> none = saved(fresh);
+          const Compressor stated("powersgd:rank=2");
+          ok(pithCompressorSetShape(stated, rows, columns, 3));
+          const std::vector<char> waiting = saved(stated);
+          ok(pithCompressorLoad(stated, none.data(), none.size()));
+          ok(pithCompressorLoad(fresh, waiting.data(), waiting.size()));
+          ensure(same_bits(step(self, 0, stated, comm), step(self, 0, fresh, comm)),
+                 "another result");
+          // Other schemes take no notice.
+          const Compressor topk("topk:density=0.1");
+          ok(pithCompressorSetShape(topk, rows, columns, 2));
+          step(self, 0, topk, comm);
+        }) == "");
+  CHECK(
+      run(2, threads(), [](Rank& self) {
+        const Comm comm(self.join());
+        const std::size_t rows[] = {40, 50};
+        const Compressor compressor("powersgd");
+        const bool first = self.rank == 0;
+        ok(pithCompressorSetShape(compressor, first ? rows : rows + 1, first ? rows + 1 : rows, 1));
+        std::vector<float> recv(count);
+        fails(compressed_sum(gradient(self.rank, 0, count), recv, compressor, comm),
+              pithInvalidUsage, {});
+      }) == "");
+}

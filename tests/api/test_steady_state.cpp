@@ -339,17 +339,26 @@ TEST_CASE("no allocation of the other collectives and messages", "[steady]") {
 }
 
 TEST_CASE("no allocation of compressed calls", "[steady]") {
-  for (const char* spec :
-       {"topk:bypass=never", "topk:bypass=never,exchange=ring", "topk:bypass=never,exchange=split",
-        "topk:bypass=never,exchange=recursive-doubling", "topk:bypass=never,values=bf16",
-        "ar-topk:bypass=never", "ar-topk:bypass=never,election=variance,values=f16",
-        "ar-topk:bypass=never,election=variance,score=raw",
-        "ar-topk:bypass=never,election=variance-lagged,reduction=ring",
-        "ar-topk:bypass=never,reduction=tree", "exdyna:bypass=never,density=0.01",
-        "exdyna:bypass=never,density=0.01,values=bf16",
-        "exdyna:bypass=never,density=0.01,rule=intended,reduction=tree",
-        "micro:bypass=never,density=0.01,reduction=ring", "bf16", "int8", "efsign", "none",
-        "topk"}) {
+  for (const char* spec : {"topk:bypass=never",
+                           "topk:bypass=never,exchange=ring",
+                           "topk:bypass=never,exchange=split",
+                           "topk:bypass=never,exchange=recursive-doubling",
+                           "topk:bypass=never,values=bf16",
+                           "ar-topk:bypass=never",
+                           "ar-topk:bypass=never,election=variance,values=f16",
+                           "ar-topk:bypass=never,election=variance,score=raw",
+                           "ar-topk:bypass=never,election=variance-lagged,reduction=ring",
+                           "ar-topk:bypass=never,reduction=tree",
+                           "exdyna:bypass=never,density=0.01",
+                           "exdyna:bypass=never,density=0.01,values=bf16",
+                           "exdyna:bypass=never,density=0.01,rule=intended,reduction=tree",
+                           "micro:bypass=never,density=0.01,reduction=ring",
+                           "bf16",
+                           "int8",
+                           "efsign",
+                           "powersgd",
+                           "none",
+                           "topk"}) {
     for (const Setup& setup : every_link()) {
       // How many messages wait at once has no bound on a socket that a warm-up surely meets.
       if (setup.transport == "tcp") continue;

@@ -13,6 +13,7 @@
 #include "tests/collectives/ar_topk_reference.hpp"
 #include "tests/collectives/coded_reference.hpp"
 #include "tests/collectives/largest.hpp"
+#include "tests/collectives/low_rank_reference.hpp"
 #include "tests/collectives/rounded.hpp"
 #include "tests/collectives/scheme_conformance.hpp"
 #include "tests/reference/deft_twin.hpp"
@@ -304,6 +305,7 @@ const std::vector<SchemeTest>& table() {
       {"natural", {""}, coded_reference},
       {"sign", {""}, coded_reference},
       {"efsign", {"", "block=128"}, coded_reference},
+      {"powersgd", {"", "rank=1", "rank=6,seed=3"}, low_rank_reference},
       {"topk",
        {"", "exchange=direct", "exchange=ring", "exchange=split", "exchange=recursive-doubling",
         "exchange=direct,values=bf16", "exchange=ring,values=f16", "exchange=split,values=bf16",

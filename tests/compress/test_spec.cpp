@@ -24,9 +24,9 @@ void check_says(std::string_view text, const std::vector<std::string>& words) {
   }
 }
 
-const std::vector<std::string> schemes = {"none",    "bf16",  "int8",   "fp8",  "qsgd",
-                                          "natural", "sign",  "efsign", "topk", "ar-topk",
-                                          "exdyna",  "micro", "deft"};
+const std::vector<std::string> schemes = {"none",    "bf16",   "int8",   "fp8",      "qsgd",
+                                          "natural", "sign",   "efsign", "powersgd", "topk",
+                                          "ar-topk", "exdyna", "micro",  "deft"};
 
 }  // namespace
 
@@ -65,6 +65,11 @@ TEST_CASE("codings of specs") {
   CHECK(coding("sign") == Coding{signs, 1, false, 1024});
   CHECK(coding("efsign") == Coding{mean_signs, 1, false, 1024, true});
   CHECK(coding("int8:feedback=1") == Coding{levels, 8, false, 256, true});
+  CHECK_FALSE(coding_of(*Spec::parse("powersgd")));
+  CHECK(rank_of(*Spec::parse("powersgd")) == 4);
+  CHECK(rank_of(*Spec::parse("powersgd:rank=128,seed=5")) == 128);
+  CHECK(rank_of(*Spec::parse("efsign")) == 0);
+  check_says("powersgd:rank=0", {"rank is \"0\"", "1 to 128"});
   check_says("qsgd:bits=3", {"bits is \"3\"", "2, 4, 8"});
   check_says("int8:block=100", {"block is \"100\"", "128, 256"});
   check_says("int8:density=0.1", {"int8 has no key \"density\""});

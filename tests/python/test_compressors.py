@@ -59,6 +59,25 @@ assert (comm.all_reduce(bits, compressor=half, dtype="bfloat16") == 0x4000).all(
 """)
 
 
+def test_shapes(run):
+    run(2, """
+k = pith.Compressor("powersgd:rank=1")
+k.set_shape([(40, 5, 10), [30], ()])
+matrix = np.outer(np.arange(40), np.arange(50)).astype("f4")
+gradient = np.concatenate([matrix.ravel(), np.arange(31)]).astype("f4")
+for step in range(2):
+    total = comm.all_reduce(gradient, compressor=k)
+assert np.allclose(total, 2 * gradient, rtol=1e-4, atol=1e-2)
+assert k.stats.bytes_sent == 4 * (40 + 31 + 1 + 50), k.stats.bytes_sent
+for bad in ([(3, 4)], [3], None, [(2**40, 2**40)]):
+    try:
+        k.set_shape(bad)
+        raise SystemExit("not refused")
+    except (pith.Error, TypeError, ValueError, RuntimeError):
+        pass
+""")
+
+
 def test_accumulator(run):
     run(2, """
 import gc

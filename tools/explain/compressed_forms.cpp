@@ -9,11 +9,13 @@
 #include "collectives/sparse/coded_cost.hpp"
 #include "collectives/sparse/exclusive_election.hpp"
 #include "collectives/sparse/exdyna_cost.hpp"
+#include "collectives/sparse/low_rank_cost.hpp"
 #include "collectives/sparse/paper_costs.hpp"
 #include "collectives/sparse/topk_cost.hpp"
 #include "compress/ar_topk_scheme.hpp"
 #include "compress/deft_plan.hpp"
 #include "compress/exdyna_scheme.hpp"
+#include "compress/low_rank/layout.hpp"
 #include "compress/topk_scheme.hpp"
 #include "model/compressed_cost.hpp"
 #include "model/nominal.hpp"
@@ -150,9 +152,14 @@ Forms forms_of(const Exchanging& e) {
   Forms forms;
   if (exchange == "dense") return forms;
   forms.takes = e.spec.form == Form::none ? e.spec.scheme->name : name_of(e.spec.form);
-  const auto coding = coding_of(e.spec);
-  forms.add(forms.takes,
-            coding ? coded_cost({e.ranks, e.count, *coding}, e.link) : exclusive_seconds(e));
+  if (const auto coding = coding_of(e.spec)) {
+    forms.add(forms.takes, coded_cost({e.ranks, e.count, *coding}, e.link));
+  } else if (const std::size_t rank = rank_of(e.spec)) {
+    forms.add(forms.takes,
+              low_rank_cost(LowRankLayout::square_elements(e.count, rank), e.ranks, e.link));
+  } else {
+    forms.add(forms.takes, exclusive_seconds(e));
+  }
   return forms;
 }
 

@@ -123,6 +123,21 @@ def test_no_gradient_is_lost(size: int, options: dict[str, Any]) -> None:
     run_ranks(body, size)
 
 
+def test_factors_have_the_shapes_of_parameters() -> None:
+    def body(rank: int, size: int) -> None:
+        torch.manual_seed(1)
+        ddp = DDP(torch.nn.Linear(60, 90))
+        hook = pith.torch.compress_hook("powersgd:rank=2")
+        ddp.register_comm_hook(None, hook)
+        for _ in range(3):
+            ddp(torch.randn(4, 60)).pow(2).sum().backward()
+        # Left and right factors, the bias, and a number for gradients that are not finite.
+        expected = 4 * (2 * (60 + 90) + 90 + 1)
+        assert hook.stats()[0]["bytes_sent"] == expected * 2 * (size - 1) / size
+
+    run_ranks(body, 2)
+
+
 def test_no_sync() -> None:
     def body(rank: int, size: int) -> None:
         model = make_model()

@@ -6,6 +6,7 @@
 #include "array_argument.hpp"
 #include "memory.hpp"
 #include "nanobind/stl/string.h"
+#include "nanobind/stl/vector.h"
 #include "waiting.hpp"
 
 namespace pith::python {
@@ -79,6 +80,18 @@ void Compressor::scale(float factor) {
   check(without_gil([&] { return pithCompressorScale(handle_, factor); }));
 }
 
+void Compressor::set_shape(const nb::iterable& shapes) {
+  std::vector<std::size_t> rows;
+  std::vector<std::size_t> columns;
+  for (nb::handle shape : shapes) {
+    const auto sizes = nb::cast<std::vector<std::size_t>>(shape);
+    rows.push_back(sizes.empty() ? 1 : sizes.front());
+    columns.push_back(1);
+    for (std::size_t i = 1; i < sizes.size(); ++i) columns.back() *= sizes[i];
+  }
+  check(pithCompressorSetShape(handle_, rows.data(), columns.data(), rows.size()));
+}
+
 nb::object Compressor::residual() const {
   const std::size_t count = stats_of(handle_).count;
   nb::object array = nb::module_::import_("pith.arrays").attr("empty_private")(count, "float32");
@@ -115,6 +128,7 @@ void add_compressor(nb::module_& module) {
       .def("load", &Compressor::load, nb::arg("state"))
       .def("reset", &Compressor::reset)
       .def("scale", &Compressor::scale, nb::arg("factor"))
+      .def("set_shape", &Compressor::set_shape, nb::arg("shapes"))
       .def("residual", &Compressor::residual)
       .def("accumulator", &accumulator, nb::arg("count"))
       .def("__repr__", [](const Compressor& self) {

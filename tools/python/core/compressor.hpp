@@ -24,6 +24,8 @@ class Compressor {
   void load(const nb::object& state);
   void reset();
   void scale(float factor);
+  // The shapes of the tensors that the vector consists of, each a sequence of integers.
+  void set_shape(const nb::iterable& shapes);
   // A copy, as an array of float32.
   nb::object residual() const;
   // The address of `count` float32; afterwards reset() is refused, which would free them.

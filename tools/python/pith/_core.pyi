@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar, overload
 
@@ -73,6 +73,9 @@ class Compressor:
     def reset(self) -> None: ...
     def scale(self, factor: float) -> None:
         """Multiplies the residual, for a changed loss scale."""
+    def set_shape(self, shapes: Iterable[Iterable[int]]) -> None:
+        """The shapes of the tensors that the vector consists of, for schemes that work on matrices.
+        Before the first call."""
     def residual(self) -> Any:
         """A copy, as a NumPy array of float32 (without NumPy a memoryview)."""
     def accumulator(self, count: int) -> Any:

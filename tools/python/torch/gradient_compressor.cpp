@@ -27,6 +27,18 @@ at::Tensor GradientCompressor::residual() const {
   return residual;
 }
 
+void GradientCompressor::set_shape(const std::vector<std::vector<int64_t>>& shapes) {
+  std::vector<std::size_t> rows;
+  std::vector<std::size_t> columns;
+  for (const std::vector<int64_t>& sizes : shapes) {
+    const auto elements = static_cast<std::size_t>(c10::multiply_integers(sizes));
+    const auto first = static_cast<std::size_t>(sizes.empty() ? 1 : sizes.front());
+    rows.push_back(first);
+    columns.push_back(first == 0 ? 0 : elements / first);
+  }
+  check(pithCompressorSetShape(compressor_, rows.data(), columns.data(), rows.size()));
+}
+
 void GradientCompressor::scale(double factor) {
   check(pithCompressorScale(compressor_, static_cast<float>(factor)));
 }

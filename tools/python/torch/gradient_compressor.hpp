@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "pith/pith.h"
 
@@ -22,6 +23,8 @@ class GradientCompressor {
   pithCompressor_t get() const { return compressor_; }
   // float32, one for each element; empty before the first call.
   at::Tensor residual() const;
+  // The shapes of the tensors that the bucket consists of; before the first call.
+  void set_shape(const std::vector<std::vector<int64_t>>& shapes);
   // Multiplies the residual.
   void scale(double factor);
   // Statistics of this rank's last call.

@@ -37,6 +37,7 @@ PYBIND11_MODULE(_backend, module) {
                                                                             "GradientCompressor")
       .def(pybind11::init<const std::string&>(), arg("spec"))
       .def("residual", &GradientCompressor::residual, Released())
+      .def("set_shape", &GradientCompressor::set_shape, arg("shapes"))
       .def("scale", &GradientCompressor::scale, arg("factor"), Released())
       .def("stats", &GradientCompressor::stats)
       .def_property_readonly("algorithm", &GradientCompressor::algorithm);

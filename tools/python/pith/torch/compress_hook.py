@@ -25,6 +25,7 @@ class _Bucket:
 
     def __init__(self, spec: str, parameters: Sequence[torch.Tensor]) -> None:
         self.compressor = _backend.GradientCompressor(spec)
+        self.compressor.set_shape([list(parameter.shape) for parameter in parameters])
         self.parameters = list(parameters)
 
     def residuals(self) -> list[tuple[torch.Tensor, torch.Tensor]]:

@@ -1,0 +1,387 @@
+// Allreduce of matrices as two factors of low rank [Vogels et al., "PowerSGD", NeurIPS 2019,
+// algorithm 1]: one step of a power iteration that begins with the last call's right factor.
+//
+//   left  = matrix * right^T       summed over the ranks, orthonormalised by each
+//   right = left^T * matrix        summed over the ranks
+//   result = left * right;         a rank's residual is its matrix - left * its own right
+//
+// What is too small for factors goes with the left ones as it is. There are two messages, for all
+// tensors of a group together, and each is a dense allreduce of float32. The residuals are a rank's
+// own and not, as in the paper, the matrix less the mean: their sum is the same, and each is as
+// small as it can be for this left factor.
+//
+// A rank that finds its gradient not finite adds NaN to a number behind the left factors, and all
+// ranks deliver NaN. So they do if a sum is beyond float32.
+// Cost: low_rank_cost.hpp.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "collectives/algorithm.hpp"
+#include "collectives/chooser.hpp"
+#include "collectives/sparse/dense_result.hpp"
+#include "collectives/sparse/dense_sum.hpp"
+#include "collectives/sparse/take_values.hpp"
+
+namespace pith {
+
+namespace {
+
+constexpr std::uint16_t left_lanes = 0;
+constexpr std::uint16_t right_lanes = 0x1000;
+constexpr std::size_t in_cache = std::size_t{1} << 15;  // elements
+
+// Float32 that the vectors' queue and messages both need: one memory on the host, two for a device.
+class Shared {
+ public:
+  Shared(const VectorQueue& queue, std::size_t count)
+      : host_(queue.host(), bytes_of(count)), count_(count) {
+    if (queue.on_device()) device_ = Scratch(queue.vectors(), bytes_of(count));
+  }
+  float* host() const { return reinterpret_cast<float*>(host_.bytes().data); }
+  float* near() const {
+    return device_.bytes().data ? reinterpret_cast<float*>(device_.bytes().data) : host();
+  }
+  Bytes message() const { return {host_.bytes().data, count_ * sizeof(float)}; }
+  // The copies that a device needs; the next kernels may read `near`, or after the fence the host.
+  void to_device(const VectorQueue& queue) const {
+    if (queue.on_device()) copy(queue, near(), host());
+  }
+  Fence to_host(const VectorQueue& queue) const {
+    return queue.on_device() ? copy(queue, host(), near()) : Fence();
+  }
+
+ private:
+  static std::size_t bytes_of(std::size_t count) {
+    return std::max<std::size_t>(count, 1) * sizeof(float);
+  }
+  Fence copy(const VectorQueue& queue, float* to, const float* from) const {
+    return queue.run<CopyKernel>({reinterpret_cast<std::byte*>(to),
+                                  reinterpret_cast<const std::byte*>(from),
+                                  count_ * sizeof(float)});
+  }
+
+  Scratch host_;
+  Scratch device_;
+  std::size_t count_;
+};
+
+// Iterates over the parts of all tensors, in order, with their places in the messages.
+class Parts {
+ public:
+  explicit Parts(const SparseCall& args) : tensors_(args.tensors) { skip_ended(); }
+  bool done() const { return tensor_ == tensors_.size(); }
+  void next() {
+    ++part_;
+    skip_ended();
+  }
+  const CompressedTensor& tensor() const { return tensors_[tensor_]; }
+  Compressor& compressor() const { return *tensor().compressor; }
+  const LowRankPart& part() const { return layout().parts()[part_]; }
+  std::size_t left() const { return left_ + part().left; }
+  std::size_t right() const { return right_ + part().right; }
+  float* values() const { return compressor().accumulator() + part().begin; }
+
+ private:
+  const LowRankLayout& layout() const { return *compressor().low_rank.layout; }
+  void skip_ended() {
+    while (!done() && part_ == layout().parts().size()) {
+      left_ += layout().left_count();
+      right_ += layout().right_count();
+      part_ = 0;
+      ++tensor_;
+    }
+  }
+
+  std::span<const CompressedTensor> tensors_;
+  std::size_t tensor_ = 0;
+  std::size_t part_ = 0;
+  std::size_t left_ = 0;
+  std::size_t right_ = 0;
+};
+
+// Of all tensors together.
+struct Counts {
+  std::size_t left = 0;
+  std::size_t right = 0;
+};
+
+// Whatever allocates, so that the call that has succeeded does not.
+Counts prepare(const SparseCall& args) {
+  Counts all;
+  for (const CompressedTensor& tensor : args.tensors) {
+    Compressor& compressor = *tensor.compressor;
+    LowRankState& state = compressor.low_rank;
+    if (state.right.empty()) {
+      state.right.resize(state.layout->right_count());
+      draw_right(*state.layout, compressor.spec().seed, state.right.data());
+    }
+    LowRankTaken& taken = compressor.taken_factors();
+    taken.left.resize(state.layout->left_count());
+    taken.right.resize(state.layout->right_count());
+    all.left += state.layout->left_count();
+    all.right += state.layout->right_count();
+  }
+  return all;
+}
+
+struct LowRankCall {
+  LowRankCall(Call& whole, const SparseCall& sparse, const Counts& counts)
+      : call(whole),
+        args(sparse),
+        queue(args.queue(call)),
+        left(queue, counts.left + 1),  // and the number that tells of bad gradients
+        right(queue, counts.right),
+        sums(queue, counts.right) {}
+  LowRankCall(const LowRankCall&) = delete;
+  LowRankCall& operator=(const LowRankCall&) = delete;
+
+  Call& call;
+  const SparseCall& args;
+  const VectorQueue queue;
+  const Shared left;
+  const Shared right;  // at first those of the last call, then this rank's
+  const Shared sums;   // right factors
+};
+
+// The rows that are worked on at once: they stay in the cache, and those of wide matrices are
+// enough for the kernels' registers. On a device all, unless the host awaits them.
+std::size_t rows_at_once(const LowRankCall& low, std::size_t columns, bool awaited = false) {
+  constexpr std::size_t least = 4;
+  if (low.queue.on_device() && !awaited) return ~std::size_t{0};
+  return std::max(in_cache / columns, least);
+}
+
+// Adds the gradients and projects the sums while they are in the cache.
+Task<Error> project(Call& call, LowRankCall& low) {
+  for (Parts at(low.args); !at.done(); at.next()) {
+    const LowRankPart& part = at.part();
+    const auto [rows, columns, rank] = part.shape;
+    float* const to = low.left.near() + at.left();
+    if (!part.is_factored()) {
+      Error error =
+          co_await add_in_turns(call, low.args, at.compressor(), {part.begin, part.count});
+      if (error) co_return error;
+      low.queue.run<CopyKernel>({reinterpret_cast<std::byte*>(to),
+                                 reinterpret_cast<const std::byte*>(at.values()),
+                                 part.count * sizeof(float)});
+    }
+    for (Range left{0, rows}; left.size > 0;) {
+      const auto [row, some] = take_front(left, rows_at_once(low, columns));
+      const Range elements{part.begin + row * columns, some * columns};
+      Error error = co_await add_in_turns(call, low.args, at.compressor(), elements);
+      if (error) co_return error;
+      low.queue.run<ProjectKernel>({{some, columns, rank},
+                                    at.values() + row * columns,
+                                    low.right.near() + at.right(),
+                                    to + row * rank});
+    }
+  }
+  co_return Error();
+}
+
+Task<Error> back_project(Call& call, LowRankCall& low) {
+  for (Parts at(low.args); !at.done(); at.next()) {
+    const auto [rows, columns, rank] = at.part().shape;
+    for (Range left{0, rows}; left.size > 0;) {
+      const auto [row, some] = take_front(left, rows_at_once(low, columns));
+      low.queue.run<BackProjectKernel>({{some, columns, rank},
+                                        at.values() + row * columns,
+                                        low.left.near() + at.left() + row * rank,
+                                        low.right.near() + at.right(),
+                                        row == 0});
+      co_await call.turn();
+    }
+  }
+  co_return Error();
+}
+
+void orthonormalise_all(const LowRankCall& low) {
+  for (Parts at(low.args); !at.done(); at.next()) {
+    const FactorShape& shape = at.part().shape;
+    if (!at.part().is_factored()) continue;
+    const Scratch room(low.call.host_compute(), shape.rows * shape.rank * sizeof(double));
+    orthonormalise(shape.rows, shape.rank, low.left.host() + at.left(),
+                   reinterpret_cast<double*>(room.bytes().data));
+  }
+}
+
+// Ranks on devices agree on no algorithm for host memory.
+Task<Error> sum_message(Call& call, LowRankCall& low, Bytes send, Bytes recv, std::uint16_t lanes) {
+  if (call.size() == 1 && send.data != recv.data && send.size > 0) {
+    call.host_compute().run<CopyKernel>({recv.data, send.data, send.size});
+  }
+  if (call.size() == 1 || send.size == 0) co_return Error();
+  const Algorithm& algorithm = low.args.device
+                                   ? *find_algorithm(Collective::allreduce, "rabenseifner")
+                                   : call.chooser().algorithm(Collective::allreduce, send.size);
+  co_return co_await sum_by(call, low.args, algorithm, send, recv, lanes);
+}
+
+bool all_finite(const Shared& values) {
+  const auto bytes = values.message();
+  const float* const begin = values.host();
+  return std::all_of(begin, begin + bytes.size / sizeof(float),
+                     [](float value) { return std::isfinite(value); });
+}
+
+double squares_of(Compute& host, const float* values, std::size_t count) {
+  double squares = 0;
+  host.run<SquaresKernel>(
+      {reinterpret_cast<const std::byte*>(values), count, DType::f32, &squares});
+  return squares;
+}
+
+// What this rank sends of elements as they are, before their sums take its place.
+void note_elements(const LowRankCall& low) {
+  for (Parts at(low.args); !at.done(); at.next()) {
+    const LowRankPart& part = at.part();
+    LowRankTaken& taken = at.compressor().taken_factors();
+    taken.squares = part.begin == 0 ? 0 : taken.squares;
+    if (part.is_factored()) continue;
+    float* const elements = taken.left.data() + part.left;
+    std::copy_n(low.left.host() + at.left(), part.count, elements);
+    taken.squares += squares_of(low.call.host_compute(), elements, part.count);
+  }
+}
+
+// The left factors are of unit length, so that the right ones have the square of the product.
+void note_factors(const LowRankCall& low) {
+  for (Parts at(low.args); !at.done(); at.next()) {
+    const LowRankPart& part = at.part();
+    if (!part.is_factored()) continue;
+    const auto [rows, columns, rank] = part.shape;
+    LowRankTaken& taken = at.compressor().taken_factors();
+    std::copy_n(low.left.host() + at.left(), rows * rank, taken.left.data() + part.left);
+    float* const right = taken.right.data() + part.right;
+    std::copy_n(low.right.host() + at.right(), rank * columns, right);
+    taken.squares += squares_of(low.call.host_compute(), right, rank * columns);
+  }
+}
+
+// Writes the result of a matrix and takes this rank's share of it out of the accumulator.
+Task<Error> deliver_matrix(Call& call, LowRankCall& low, const Parts& at, ResultWriter& writer) {
+  const CompressedTensor& tensor = at.tensor();
+  const bool pairs = tensor.sparse.count != nullptr;
+  const auto [rows, columns, rank] = at.part().shape;
+  const float divisor = divisor_of(tensor, call.size());
+  for (Range left{0, rows}; left.size > 0;) {
+    const auto [row, some] = take_front(left, rows_at_once(low, columns, pairs));
+    const FactorShape shape{some, columns, rank};
+    const float* const left_factor = low.left.near() + at.left() + row * rank;
+    const float* const sums = low.sums.near() + at.right();
+    const Range elements{at.part().begin + row * columns, some * columns};
+    if (pairs) {
+      const Scratch block(low.queue.host(), elements.size * sizeof(float));
+      co_await low.queue.until(low.queue.run<PutProductKernel>(
+          {shape, left_factor, sums, 1, block.bytes().data, DType::f32}));
+      put_all(call, tensor, writer, elements, block.bytes().data, DType::f32);
+    } else {
+      std::byte* const out = tensor.recv + elements.begin * size_of(tensor.type);
+      low.queue.run<PutProductKernel>({shape, left_factor, sums, divisor, out, tensor.type});
+    }
+    low.queue.run<AddProductKernel>(
+        {shape, left_factor, low.right.near() + at.right(), -1, at.values() + row * columns});
+    co_await call.turn();
+  }
+  co_return Error();
+}
+
+// The sums were written to the place of this rank's elements.
+void deliver_elements(LowRankCall& low, const Parts& at, ResultWriter& writer) {
+  const CompressedTensor& tensor = at.tensor();
+  const LowRankPart& part = at.part();
+  const float* const sums = (tensor.sparse.count ? low.left.host() : low.left.near()) + at.left();
+  put_all(low.call, tensor, writer, {part.begin, part.count},
+          reinterpret_cast<const std::byte*>(sums), DType::f32);
+  low.queue.run<ZeroKernel>(
+      {reinterpret_cast<std::byte*>(at.values()), part.count * sizeof(float)});
+}
+
+void keep_right(const LowRankCall& low, Compressor& compressor, std::size_t place) {
+  LowRankState& state = compressor.low_rank;
+  std::copy_n(low.sums.host() + place, state.right.size(), state.right.data());
+  renew_right(*state.layout, compressor.spec().seed, compressor.step, state.right.data());
+}
+
+// No error from here on: what is taken out of accumulators counts.
+Task<Error> deliver(Call& call, LowRankCall& low) {
+  Parts at(low.args);
+  std::size_t place = 0;
+  for (const CompressedTensor& tensor : low.args.tensors) {
+    Compressor& compressor = *tensor.compressor;
+    compressor.taken_factors().layout = compressor.low_rank.layout;
+    ResultWriter writer(call, tensor);
+    for (; !at.done() && &at.tensor() == &tensor; at.next()) {
+      if (at.part().is_factored()) {
+        Error error = co_await deliver_matrix(call, low, at, writer);
+        if (error) co_return error;
+      } else {
+        deliver_elements(low, at, writer);
+      }
+    }
+    low.args.conclude(tensor, writer);
+    compressor.stats.selected_union = tensor.count;
+    keep_right(low, compressor, place);
+    place += compressor.low_rank.right.size();
+  }
+  co_return Error();
+}
+
+void load_right(const LowRankCall& low) {
+  float* at = low.right.host();
+  for (const CompressedTensor& tensor : low.args.tensors) {
+    at = std::ranges::copy(tensor.compressor->low_rank.right, at).out;
+  }
+  low.right.to_device(low.queue);
+}
+
+Task<Error> sum_left(Call& call, LowRankCall& low, std::size_t count, bool& finite) {
+  co_await low.queue.until(low.left.to_host(low.queue));
+  const bool poisoned = found_nonfinite(low.args) && !low.args.spec().drops_nonfinite;
+  low.left.host()[count] = poisoned ? std::numeric_limits<float>::quiet_NaN() : 0;
+  note_elements(low);
+  const Bytes message = low.left.message();
+  Error error = co_await sum_message(call, low, message, message, left_lanes);
+  if (!error) finite = all_finite(low.left);
+  co_return error;
+}
+
+Task<Error> sum_right(Call& call, LowRankCall& low, bool& finite) {
+  co_await low.queue.until(low.right.to_host(low.queue));
+  note_factors(low);
+  Error error =
+      co_await sum_message(call, low, low.right.message(), low.sums.message(), right_lanes);
+  if (!error) finite = all_finite(low.sums);
+  co_return error;
+}
+
+}  // namespace
+
+Task<Error> allreduce_low_rank(Call& call, SparseCall args) {
+  const Counts counts = prepare(args);
+  LowRankCall low(call, args, counts);
+  load_right(low);
+  bool finite = false;
+  Error error = co_await project(call, low);
+  if (!error) error = co_await sum_left(call, low, counts.left, finite);
+  if (!error && finite) {
+    orthonormalise_all(low);
+    low.left.to_device(low.queue);
+    error = co_await back_project(call, low);
+    if (!error) error = co_await sum_right(call, low, finite);
+  }
+  if (error) co_return error;
+  if (finite) {
+    low.sums.to_device(low.queue);
+    error = co_await deliver(call, low);
+  } else {
+    deliver_nan(call, args);
+  }
+  // A device may still read the memory.
+  const VectorQueue& queue = low.queue;
+  if (queue.on_device()) co_await queue.until(queue.run<CopyKernel>({nullptr, nullptr, 0}));
+  co_return error;
+}
+
+}  // namespace pith

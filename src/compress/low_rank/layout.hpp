@@ -1,0 +1,59 @@
+// How a vector is cut into matrices, and which of them are sent as two factors.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/sparse_kernel_args.hpp"
+
+namespace pith {
+
+// Elements of a vector, row by row.
+struct MatrixShape {
+  std::uint64_t rows = 0;
+  std::uint64_t columns = 0;
+
+  bool operator==(const MatrixShape&) const = default;
+};
+
+// A matrix that is sent as two factors, or consecutive elements that are sent as they are. Places
+// in the messages are counted in float32.
+struct LowRankPart {
+  std::size_t begin = 0;  // in the vector
+  std::size_t count = 0;
+  FactorShape shape = {};  // of rank 0: sent as they are
+  std::size_t left = 0;    // in the first message: the left factor, or the elements
+  std::size_t right = 0;   // in the second message: the right factor
+
+  bool is_factored() const { return shape.rank > 0; }
+};
+
+class LowRankLayout {
+ public:
+  // The matrices lie one behind another. A matrix becomes factors if these have less than half of
+  // its elements.
+  LowRankLayout(std::span<const MatrixShape> matrices, std::size_t rank);
+  // A vector of unknown shape as a matrix that is nearly square, and a rest.
+  static LowRankLayout square(std::size_t count, std::size_t rank);
+  // Float32 that both messages of that matrix have, without making the layout.
+  static std::size_t square_elements(std::size_t count, std::size_t rank);
+
+  std::span<const MatrixShape> matrices() const { return matrices_; }
+  std::span<const LowRankPart> parts() const { return parts_; }
+  std::size_t count() const { return count_; }              // elements of the vector
+  std::size_t left_count() const { return left_count_; }    // float32 in the first message
+  std::size_t right_count() const { return right_count_; }  // float32 in the second message
+  // Of the matrices.
+  std::uint64_t digest() const;
+
+ private:
+  std::vector<MatrixShape> matrices_;
+  std::vector<LowRankPart> parts_;
+  std::size_t count_ = 0;
+  std::size_t left_count_ = 0;
+  std::size_t right_count_ = 0;
+};
+
+}  // namespace pith
