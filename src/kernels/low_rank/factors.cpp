@@ -201,6 +201,15 @@ void add_product_of(const AddProductKernel::Args& args) {
                 });
 }
 
+void store_as(const float* sums, std::size_t count, DType type, std::byte* out) {
+  const auto* const from = reinterpret_cast<const std::byte*>(sums);
+  if (type == DType::f32) {
+    std::memcpy(out, from, count * sizeof(float));
+  } else {
+    cast(out, type, from, DType::f32, count);
+  }
+}
+
 void put_product_of(const PutProductKernel::Args& args) {
   const bool divides = args.divisor != 1;
   const Float divisor = hn::Set(Floats(), args.divisor);
@@ -211,8 +220,7 @@ void put_product_of(const PutProductKernel::Args& args) {
                       hn::Store(hn::Div(hn::Load(Floats(), sums + j), divisor), Floats(), sums + j);
                     });
                   }
-                  cast(args.out + offset * size_of(args.type), args.type,
-                       reinterpret_cast<const std::byte*>(sums), DType::f32, count);
+                  store_as(sums, count, args.type, args.out + offset * size_of(args.type));
                 });
 }
 
