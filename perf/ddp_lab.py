@@ -7,10 +7,11 @@ same number of steps. Its time to the loss is that of the steps until it has it,
 validations; the loss is what the first contender has after three quarters of its steps.
 
 Contenders are a backend of torch.distributed and a hook, as ddp_transformer.py takes it: "gloo",
-"gloo bf16", "gloo powersgd:4" or "gloo powersgd:4:2" (rank 4, from step 10 or 2 on), "pith", "pith
-auto", "pith topk:density=0.01". "registered" is pith with model and buckets in its own memory. With
-the hook `local` ranks only wait for each other: what a contender's step takes more is its exposed
-communication. With --exchange-only a step is little else than compression and communication.
+"gloo bf16", "gloo torch-powersgd:4" or "gloo torch-powersgd:4:2" (PyTorch's hook with rank 4, from
+step 10 or 2 on), "pith", "pith auto", "pith topk:density=0.01". "registered" is pith with model and
+buckets in its own memory. With the hook `local` ranks only wait for each other: what a contender's
+step takes more is its exposed communication. With --exchange-only a step is little else than
+compression and communication.
 
     ENVIRONMENT/bin/python perf/ddp_lab.py --links 0.1g,1g      # as root; with PyTorch and Pith
 """
@@ -29,8 +30,8 @@ sys.path.insert(0, str(HERE / "regret"))
 import links  # noqa: E402
 from lab import Lab, Signals, end_with_parent  # noqa: E402
 
-CONTENDERS = ("gloo,gloo bf16,gloo powersgd:1,gloo powersgd:2,gloo powersgd:4,pith,pith auto,"
-              "gloo local")
+CONTENDERS = ("gloo,gloo bf16,gloo torch-powersgd:1,gloo torch-powersgd:2,gloo torch-powersgd:4,"
+              "pith,pith auto,pith powersgd:rank=4,gloo local")
 PORT = 29611
 WARM = 12  # steps; PowerSGD's first ten are dense
 

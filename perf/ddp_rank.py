@@ -78,7 +78,7 @@ def train(options):
     training, validation = text[:-len(text) // 10], text[-len(text) // 10:]
     # PowerSGD's callbacks make calls for several buckets in another order on each rank, over which
     # Gloo fails: it gets one.
-    bucket_mib = 1000 if options.hook.startswith("powersgd") else None
+    bucket_mib = 1000 if options.hook.startswith("torch-powersgd") else None
     module = example.Transformer(shape)
     if options.exchange_only:
         module = Gradients(module)

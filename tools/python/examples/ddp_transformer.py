@@ -120,7 +120,7 @@ def add_hook(model: DistributedDataParallel, spec: str) -> pith.torch.CompressHo
             return default_hooks.bf16_compress_hook(group, bucket)
 
         model.register_comm_hook(None, as_bf16)
-    elif spec.startswith("powersgd"):
+    elif spec.startswith("torch-powersgd"):
         from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as powersgd
 
         numbers = [int(one) for one in spec.split(":")[1:]]
@@ -206,7 +206,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--bytes", type=int, default=1_000_000)
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument(
-        "--compress", default="none", help="none, auto, a spec of pith, bf16 or powersgd:RANK:STEP"
+        "--compress", default="none",
+        help="none, auto, a spec of pith, bf16 or torch-powersgd:RANK:STEP"
     )
     parser.add_argument("--record", metavar="FILE", help="writes a record, and pictures of it")
     return parser.parse_args()
