@@ -34,7 +34,8 @@ std::vector<Model::Part> Model::parts() const {
   std::vector<Part> parts;
   parts.reserve(layers_.size());
   for (const Layer& layer : layers_) {
-    parts.push_back({layer.weights_at, layer.bias_at + layer.outputs - layer.weights_at});
+    const std::size_t count = layer.bias_at + layer.outputs - layer.weights_at;
+    parts.push_back({layer.weights_at, count, layer.inputs, layer.outputs});
   }
   return parts;
 }

@@ -33,6 +33,8 @@ class Model {
   struct Part {
     std::size_t begin;
     std::size_t count;
+    std::size_t inputs;  // (inputs + 1) * outputs == count
+    std::size_t outputs;
   };
   std::vector<Part> parts() const;
 

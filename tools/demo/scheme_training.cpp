@@ -17,11 +17,16 @@ using Clock = std::chrono::steady_clock;
 // One compressor per layer; none if the scheme is dense.
 class Compressors {
  public:
-  Compressors(const std::string& spec, std::size_t layers) {
-    for (std::size_t i = 0; spec != "dense" && i < layers; ++i) {
+  Compressors(const std::string& spec, std::span<const Model::Part> layers) {
+    if (spec == "dense") return;
+    for (const Model::Part& layer : layers) {
       pithCompressor_t made = nullptr;
       check(pithCompressorCreate(&made, spec.c_str()), "pithCompressorCreate");
       all_.push_back(made);
+      const std::array rows{layer.inputs, std::size_t{1}};  // weights, biases
+      const std::array columns{layer.outputs, layer.outputs};
+      check(pithCompressorSetShape(made, rows.data(), columns.data(), rows.size()),
+            "pithCompressorSetShape");
     }
   }
   ~Compressors() {
@@ -87,7 +92,7 @@ class Training {
         ranks_(ranks),
         rank_(rank),
         schedule_(options_of(plan, ranks, data.train.size()), data.train.size()),
-        compressors_(plan.spec, parts_.size()),
+        compressors_(plan.spec, parts_),
         parameters_(model_.initial_parameters(plan.seed)),
         gradient_(parameters_.size()),
         mean_(parameters_.size()),
