@@ -91,7 +91,7 @@ void predict(const Call& call, const SparseCall& args, bool dense) {
   const LinkSums& link = spec.adapts() ? first.density_control.link : first.bypass_control.link;
   double seconds = first.bypass_control.seconds[dense ? 1 : 0];
   if (seconds == 0) {
-    const bool factors = rank_of(spec) > 0;  // which are summed densely
+    const bool factors = !dense && rank_of(spec) > 0;  // which are summed densely
     const std::size_t all = factors ? factor_elements(args) : elements_of(args.tensors);
     seconds = call.chooser().predicted_seconds(spec, all, dense || factors, hosts, link);
   }
@@ -113,8 +113,8 @@ bool is_measured(const Spec& spec) {
 }
 
 // Whether the call is made dense, but for measured times. Depends only on what ranks agree on.
-bool is_dense(const CallContext& context, const Spec& spec, std::size_t all) {
-  if (exchange_of(spec).run == allreduce_dense) return true;
+bool is_dense(const CallContext& context, const Spec& spec, std::size_t all, std::uint64_t step) {
+  if (exchange_of(spec).run == allreduce_dense || starts_dense(spec, step)) return true;
   const Hosts* const hosts = is_by_host(context, spec) ? context.hosts : nullptr;
   if (hosts && hosts->count() == 1) return true;
   if (spec.adapts()) return spec.adapted_to_dense();
@@ -156,7 +156,8 @@ Error check_lists(std::span<const CompressedTensor> tensors) {
 
 Error check_compressed_call(const CallContext& context, std::span<const CompressedTensor> tensors) {
   const Spec& spec = tensors[0].compressor->spec();
-  const bool stays_dense = !spec.adapts() && is_dense(context, spec, elements_of(tensors));
+  const std::uint64_t step = tensors[0].compressor->step;
+  const bool stays_dense = !spec.adapts() && is_dense(context, spec, elements_of(tensors), step);
   return stays_dense ? Error() : check_lists(tensors);
 }
 
@@ -227,15 +228,16 @@ Task<Error> run_adapting(Call& call, SparseCall args, CallTimes& times) {
     if (form != Form::none) tensor.compressor->stats.algorithm = name_of(form);
   }
   args.parcel = parcel_of(args);
-  co_return co_await run_scheme(call, args, is_dense(call.context(), args.spec(), all));
+  const bool dense = is_dense(call.context(), args.spec(), all, first.step);
+  co_return co_await run_scheme(call, args, dense);
 }
 
 // Whether the call is made dense, as far as is known before it. Other groups have other times.
 bool begin_choice(const Call& call, std::span<const CompressedTensor> tensors, std::size_t all) {
   const Spec& spec = tensors[0].compressor->spec();
-  if (!is_measured(spec)) return is_dense(call.context(), spec, all);
-  BypassControl& control = tensors[0].compressor->bypass_control;
   const std::uint64_t step = tensors[0].compressor->step;
+  if (!is_measured(spec)) return is_dense(call.context(), spec, all, step);
+  BypassControl& control = tensors[0].compressor->bypass_control;
   // In a group another vector may have stood for this one in the step of its next agreement.
   const bool has_passed = control.next < step;
   if (control.next == 0 || has_passed || control.count != all) {

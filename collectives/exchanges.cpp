@@ -9,6 +9,7 @@ namespace pith {
 Task<Error> allreduce_coded(Call& call, SparseCall args);
 Task<Error> allreduce_low_rank(Call& call, SparseCall args);
 Task<Error> allreduce_topk(Call& call, SparseCall args);
+Task<Error> allreduce_random_k(Call& call, SparseCall args);
 Task<Error> allreduce_ar_topk(Call& call, SparseCall args);
 Task<Error> allreduce_exdyna(Call& call, SparseCall args);
 Task<Error> allreduce_deft(Call& call, SparseCall args);
@@ -20,6 +21,7 @@ constexpr std::array table{
     SparseExchange{"coded", allreduce_coded},        //
     SparseExchange{"low-rank", allreduce_low_rank},  //
     SparseExchange{"topk", allreduce_topk},          //
+    SparseExchange{"random-k", allreduce_random_k},  //
     SparseExchange{"ar-topk", allreduce_ar_topk},    //
     SparseExchange{"exdyna", allreduce_exdyna},      //
     SparseExchange{"deft", allreduce_deft},          //

@@ -9,7 +9,7 @@
 //   others          decode > take > sum > write
 //
 // A piece's k_i is the share of k that its norm has in all norms. Each rank computes it from its
-// own norms (compress/deft_plan.hpp). In a group every tensor is a layer. The structure is that of
+// own norms (compress/deft/plan.hpp). In a group every tensor is a layer. The structure is that of
 // ExDyna, with one round, since no element is certain to be elected before all norms are known.
 //
 // Cost: exdyna_cost.hpp, with a broadcast of the bins, 4 bytes a piece. Every rank reads all of its
@@ -30,7 +30,7 @@
 #include "collectives/sparse/piece_election.hpp"
 #include "collectives/sparse/take_values.hpp"
 #include "collectives/strands.hpp"
-#include "compress/deft_plan.hpp"
+#include "compress/deft/plan.hpp"
 #include "core/clock.hpp"
 
 namespace pith {

@@ -148,7 +148,8 @@ Task<Error> allreduce_dense(Call& call, SparseCall args) {
   if (error) co_return error;
   for (const CompressedTensor& tensor : args.tensors) {
     tensor.compressor->stats.bypassed = args.spec().sparse();
-    if (args.spec().sparse()) tensor.compressor->stats.algorithm = "dense";
+    const bool usual = !args.spec().sparse() && rank_of(args.spec()) == 0;
+    if (!usual) tensor.compressor->stats.algorithm = "dense";
   }
   bool nan = false;
   if (all > 0) nan = co_await begins_with_nan(call, args, recv);

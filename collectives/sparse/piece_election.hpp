@@ -8,7 +8,7 @@
 
 #include "collectives/compressed.hpp"
 #include "collectives/sparse/take_values.hpp"
-#include "compress/deft_plan.hpp"
+#include "compress/deft/plan.hpp"
 
 namespace pith {
 

@@ -35,9 +35,10 @@ which are level lines. Dots are the shortest.
 ![Time by density](pictures/compressed.svg)
 """
 # Those that are called by others rather than chosen come last.
-SPARSE_ORDER = ("topk", "topk_whole", "ar_topk", "exdyna", "deft", "coded", "dense", "by_host")
+SPARSE_ORDER = ("topk", "topk_whole", "ar_topk", "exdyna", "deft", "random_k", "low_rank", "coded",
+                "dense", "by_host")
 # What chooses the elements, of which the exchanges say nothing.
-CHOOSING = ("topk_selector", "exdyna_partition", "exdyna_threshold", "deft_plan", "density_control")
+CHOOSING = ("topk_selector", "exdyna_partition", "exdyna_threshold", "deft/plan", "density_control")
 CLUSTER = {"hosts": 8, "ranks_per_host": 1, "between": "1g"}
 
 

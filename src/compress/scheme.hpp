@@ -74,6 +74,8 @@ struct Scheme {
   Coding (*coding)(const Spec& spec) = nullptr;
   // Of the exchange `low-rank`: the rank of the factors as which matrices are sent.
   std::size_t (*rank)(const Spec& spec) = nullptr;
+  // The number of calls that are dense before the first one that is not; null: none.
+  std::uint64_t (*dense_calls)(const Spec& spec) = nullptr;
   // Sets defaults that depend on other keys; `keys` are those given in the text. May be null.
   void (*complete)(Spec& spec, std::span<const std::string_view> keys) = nullptr;
   // In addition to the sections of all schemes, see saved_state.cpp.
@@ -98,6 +100,10 @@ inline bool keeps_coding_loss(const Spec& spec) {
 // 0: matrices are not sent as factors.
 inline std::size_t rank_of(const Spec& spec) {
   return spec.scheme->rank ? spec.scheme->rank(spec) : 0;
+}
+// Whether the call of this step is dense because the spec begins with dense ones.
+inline bool starts_dense(const Spec& spec, std::uint64_t step) {
+  return spec.scheme->dense_calls && step < spec.scheme->dense_calls(spec);
 }
 // Whether what a call loses of the elements, all of which it sends, is kept.
 inline bool keeps_rest(const Spec& spec) { return keeps_coding_loss(spec) || rank_of(spec) > 0; }

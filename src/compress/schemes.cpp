@@ -14,6 +14,7 @@ extern const Scheme sign_scheme;
 extern const Scheme efsign_scheme;
 extern const Scheme powersgd_scheme;
 extern const Scheme topk_scheme;
+extern const Scheme random_k_scheme;
 extern const Scheme ar_topk_scheme;
 extern const Scheme exdyna_scheme;
 extern const Scheme micro_scheme;
@@ -32,6 +33,7 @@ constexpr std::array table{
     &efsign_scheme,    //
     &powersgd_scheme,  //
     &topk_scheme,      //
+    &random_k_scheme,  //
     &ar_topk_scheme,   //
     &exdyna_scheme,    //
     &micro_scheme,     //

@@ -88,7 +88,7 @@ Need need_of(const CompressedArgs& args, std::size_t ranks) {
     need.device += 2 * pair_bytes * std::min(tensor.count, 4 * k + (least >> 4));
     need.pinned += pair_bytes * (4 + ranks) * k;
     if (tensor.sparse.count) need.pinned += 2 * pair_bytes * std::min(tensor.count, least);
-    const bool in_few = spec.scheme->coding || spec.scheme->rank;
+    const bool in_few = spec.scheme->coding || (rank_of(spec) > 0 && !starts_dense(spec, 0));
     const bool dense = !in_few && (!spec.sparse() || spec.may_bypass);
     if (dense) need.device += 2 * tensor.count * sizeof(float);
     if (spec.by_host) need.pinned += 2 * tensor.count * sizeof(float);

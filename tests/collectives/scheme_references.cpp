@@ -12,6 +12,7 @@
 #include "kernels/coded_values.hpp"
 #include "tests/collectives/ar_topk_reference.hpp"
 #include "tests/collectives/coded_reference.hpp"
+#include "tests/collectives/common_reference.hpp"
 #include "tests/collectives/largest.hpp"
 #include "tests/collectives/low_rank_reference.hpp"
 #include "tests/collectives/rounded.hpp"
@@ -305,13 +306,14 @@ const std::vector<SchemeTest>& table() {
       {"natural", {""}, coded_reference},
       {"sign", {""}, coded_reference},
       {"efsign", {"", "block=128"}, coded_reference},
-      {"powersgd", {"", "rank=1", "rank=6,seed=3"}, low_rank_reference},
+      {"powersgd", {"", "rank=1,start=2", "rank=6,seed=3"}, low_rank_reference},
       {"topk",
        {"", "exchange=direct", "exchange=ring", "exchange=split", "exchange=recursive-doubling",
         "exchange=direct,values=bf16", "exchange=ring,values=f16", "exchange=split,values=bf16",
         "exchange=recursive-doubling,values=bf16", "feedback=0,values=f16"},
        make<TopkReference>,
        [](const Spec& spec) { return exchange_of(spec) == Exchange::recursive_doubling; }},
+      {"randomk", {"", "seed=7", "values=bf16", "feedback=0"}, common_reference},
       {"ar-topk",
        {"election=staleness", "election=variance", "election=variance,score=raw",
         "election=variance-lagged", "election=variance-lagged,score=raw", "values=bf16",

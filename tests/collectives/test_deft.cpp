@@ -2,7 +2,7 @@
 #include <set>
 
 #include "collectives/sparse/exdyna_cost.hpp"
-#include "compress/deft_plan.hpp"
+#include "compress/deft/plan.hpp"
 #include "tests/catch.hpp"
 #include "tests/collectives/sparse_program.hpp"
 

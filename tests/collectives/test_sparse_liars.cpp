@@ -1,6 +1,6 @@
 // A rank that sends what cannot be read: the error names it as the caller counts ranks, wherever it
 // is in the order, on its host, or among the hosts.
-#include "compress/deft_plan.hpp"
+#include "compress/deft/plan.hpp"
 #include "tests/catch.hpp"
 #include "tests/collectives/host_layouts.hpp"
 

@@ -1,5 +1,5 @@
 // How DEFT cuts, shares and packs, by hand; whole calls are in tests/collectives/test_deft.cpp.
-#include "compress/deft_plan.hpp"
+#include "compress/deft/plan.hpp"
 
 #include <utility>
 #include <vector>

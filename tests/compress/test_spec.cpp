@@ -24,9 +24,9 @@ void check_says(std::string_view text, const std::vector<std::string>& words) {
   }
 }
 
-const std::vector<std::string> schemes = {"none",    "bf16",   "int8",   "fp8",      "qsgd",
-                                          "natural", "sign",   "efsign", "powersgd", "topk",
-                                          "ar-topk", "exdyna", "micro",  "deft"};
+const std::vector<std::string> schemes = {"none",    "bf16",    "int8",   "fp8",      "qsgd",
+                                          "natural", "sign",    "efsign", "powersgd", "topk",
+                                          "randomk", "ar-topk", "exdyna", "micro",    "deft"};
 
 }  // namespace
 

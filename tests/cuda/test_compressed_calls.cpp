@@ -44,6 +44,7 @@ TEST_CASE("compressed calls of every scheme on device memory give the host's bit
                                           "sign",
                                           "efsign",
                                           "int8:feedback=1",
+                                          "randomk:density=0.01,values=bf16",
                                           "ar-topk:density=0.01",
                                           "ar-topk:density=0.02,values=bf16",
                                           "ar-topk:density=0.01,reduction=ring",

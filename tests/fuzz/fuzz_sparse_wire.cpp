@@ -52,6 +52,7 @@ const std::vector<Scheme>& schemes() {
       {"natural", {300}, 0},
       {"sign", {300}, 0},
       {"efsign", {300, 40}, 1},
+      {"randomk:density=0.1", {300, 0, 40}, 1},
       {"powersgd:rank=1", {300, 0, 40}, 1},
       {"none", {300}, 0},
       {"deft:density=0.05", {3000, 200}, 0},

@@ -11,9 +11,10 @@
 #include "collectives/sparse/exdyna_cost.hpp"
 #include "collectives/sparse/low_rank_cost.hpp"
 #include "collectives/sparse/paper_costs.hpp"
+#include "collectives/sparse/random_k_cost.hpp"
 #include "collectives/sparse/topk_cost.hpp"
 #include "compress/ar_topk_scheme.hpp"
-#include "compress/deft_plan.hpp"
+#include "compress/deft/plan.hpp"
 #include "compress/exdyna_scheme.hpp"
 #include "compress/low_rank/layout.hpp"
 #include "compress/topk_scheme.hpp"
@@ -157,6 +158,8 @@ Forms forms_of(const Exchanging& e) {
   } else if (const std::size_t rank = rank_of(e.spec)) {
     forms.add(forms.takes,
               low_rank_cost(LowRankLayout::square_elements(e.count, rank), e.ranks, e.link));
+  } else if (e.spec.scheme->electors == Electors::all_alike) {
+    forms.add(forms.takes, random_k_cost(e.pairs() * size_of(e.spec.values), e.ranks, e.link));
   } else {
     forms.add(forms.takes, exclusive_seconds(e));
   }

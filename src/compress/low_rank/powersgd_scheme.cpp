@@ -18,7 +18,14 @@ constexpr Key rank_key{
     .least = 1,
     .most = most_rank,
     .expected = "1 to 128"};
-constexpr std::array powersgd_keys{rank_key, keys::seed};
+constexpr Key start_key{
+    .name = "start",
+    .get = [](const Spec& spec) { return static_cast<std::uint64_t>(spec.numbers[0]); },
+    .set = [](Spec& spec, std::uint64_t calls) { spec.numbers[0] = double(calls); },
+    .kind = Key::Kind::integer,
+    .most = 0x1p32,
+    .expected = "0 to 2^32"};
+constexpr std::array powersgd_keys{rank_key, start_key, keys::seed};
 
 // Empty before the shape is known.
 void save_factors(const SchemeState& state, StateWriter& out) {
@@ -54,6 +61,7 @@ constinit const Scheme powersgd_scheme{
     .keys = powersgd_keys,
     .choices = {4},
     .rank = [](const Spec& spec) -> std::size_t { return spec.choices[0]; },
+    .dense_calls = [](const Spec& spec) { return start_key.get(spec); },
     .sections = powersgd_sections};
 
 }  // namespace pith

@@ -1,4 +1,4 @@
-#include "compress/deft_plan.hpp"
+#include "compress/deft/plan.hpp"
 
 #include <algorithm>
 #include <cmath>

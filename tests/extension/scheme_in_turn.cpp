@@ -1,9 +1,9 @@
-// Random-k: k elements drawn from a seed that all ranks share, so that no index travels; every rank
-// sends its values there. [Wangni et al. 2018; Stich et al. 2018]
+// In-turn: k elements whose turn it is, so that no index travels; every rank sends its values
+// there.
 //
-// The vector is cut into k parts as equal as they can be, and of each one element is drawn: every
-// element has about the chance that the density says, and indices rise by themselves. Cost: that of
-// value_sum.hpp on k values. With feedback what is not drawn waits for its turn.
+// The vector is cut into k parts as equal as they can be, of which each sends its first element in
+// the first step, its second one in the next: every element has its turn, and indices rise by
+// themselves. Cost: that of value_sum.hpp on k values.
 //
 // Not part of the library: a scheme as anybody may add it, in this file and the lines that
 // src/compress/SCHEMES.md names.
@@ -11,20 +11,18 @@
 #include "collectives/sparse/notes.hpp"
 #include "collectives/sparse/take_values.hpp"
 #include "compress/scheme_keys.hpp"
-#include "core/mix.hpp"
 
 namespace pith {
 
-extern const Scheme random_k_scheme;
+extern const Scheme in_turn_scheme;
 
 namespace {
 
-constexpr auto random_k_keys = keys::of_election(std::array<Key, 0>{});
+constexpr auto in_turn_keys = keys::of_election(std::array<Key, 0>{});
 
 // One of `range`, by all that ranks agree on.
-std::uint32_t drawn(const Compressor& compressor, std::size_t tensor, Range range) {
-  const std::uint64_t from = mix(mix(compressor.spec().seed, compressor.step), tensor);
-  return static_cast<std::uint32_t>(range.begin + mix(from, range.begin) % range.size);
+std::uint32_t next(const Compressor& compressor, Range range) {
+  return static_cast<std::uint32_t>(range.begin + compressor.step % range.size);
 }
 
 Task<Error> take(Call& call, const SparseCall& args, std::size_t t, CommonValues& values) {
@@ -37,19 +35,19 @@ Task<Error> take(Call& call, const SparseCall& args, std::size_t t, CommonValues
   taken.reserve(k);
   for (std::size_t i = 0; i < k; ++i) {
     const std::size_t begin = tensor.count * i / k;
-    taken.indices()[i] = drawn(compressor, t, {begin, tensor.count * (i + 1) / k - begin});
+    taken.indices()[i] = next(compressor, {begin, tensor.count * (i + 1) / k - begin});
   }
   double squares = 0;
   error = co_await take_values(call, args, compressor, k, squares);
   if (error) co_return error;
   values.append(taken.run(0));
-  compressor.stats.algorithm = "random_k";
+  compressor.stats.algorithm = "in_turn";
   co_return error;
 }
 
 }  // namespace
 
-Task<Error> allreduce_random_k(Call& call, SparseCall args) {
+Task<Error> allreduce_in_turn(Call& call, SparseCall args) {
   args.parcel = ~std::size_t{0};  // everything is one
   std::size_t most = 0;
   for (const CompressedTensor& tensor : args.tensors) {
@@ -78,11 +76,11 @@ Task<Error> allreduce_random_k(Call& call, SparseCall args) {
   co_return error;
 }
 
-constinit const Scheme random_k_scheme{.name = "random-k",
-                                       .summary = "elements drawn from a shared seed",
-                                       .electors = Electors::all_alike,
-                                       .exchange = "random-k",
-                                       .keys = random_k_keys,
-                                       .density = 0.01};
+constinit const Scheme in_turn_scheme{.name = "in-turn",
+                                      .summary = "elements in turn, whose indices no rank sends",
+                                      .electors = Electors::all_alike,
+                                      .exchange = "in-turn",
+                                      .keys = in_turn_keys,
+                                      .density = 0.01};
 
 }  // namespace pith
