@@ -142,9 +142,9 @@ Error check_lists(std::span<const CompressedTensor> tensors) {
   std::size_t elements = 0;
   for (const CompressedTensor& tensor : tensors) {
     const Spec& spec = tensor.compressor->spec();
-    if (spec.scheme->electors == Electors::each_rank) return {};
+    if (spec.scheme->electors == Electors::each_rank || !spec.sparse()) return {};
     elements += tensor.count;
-    if (!spec.sparse() || tensor.count == 0) continue;
+    if (tensor.count == 0) continue;
     pairs += elected_of(spec.largest_density(), tensor.count);
   }
   if (pairs <= most_pairs && elements <= most_elements) return {};

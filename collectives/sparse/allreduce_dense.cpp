@@ -147,9 +147,9 @@ Task<Error> allreduce_dense(Call& call, SparseCall args) {
   Error error = co_await sum_all(vectors_of(call, args), args, dense);
   if (error) co_return error;
   for (const CompressedTensor& tensor : args.tensors) {
-    tensor.compressor->stats.bypassed = args.spec().sparse();
-    const bool usual = !args.spec().sparse() && rank_of(args.spec()) == 0;
-    if (!usual) tensor.compressor->stats.algorithm = "dense";
+    if (args.spec().scheme->exchange == "dense") continue;  // it is never anything else
+    tensor.compressor->stats.bypassed = true;
+    tensor.compressor->stats.algorithm = "dense";
   }
   bool nan = false;
   if (all > 0) nan = co_await begins_with_nan(call, args, recv);

@@ -11,11 +11,12 @@
 // small as it can be for this left factor.
 //
 // A rank that finds its gradient not finite adds NaN to a number behind the left factors, and all
-// ranks deliver NaN. So they do if a sum is beyond float32.
+// ranks deliver NaN. So they do if a sum is beyond float32; what made it so is then gone.
 // Cost: low_rank_cost.hpp.
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 
 #include "collectives/algorithm.hpp"
 #include "collectives/chooser.hpp"
@@ -196,33 +197,31 @@ Task<Error> back_project(Call& call, LowRankCall& low) {
   co_return Error();
 }
 
-void orthonormalise_all(const LowRankCall& low) {
+Task<Error> orthonormalise_all(Call& call, LowRankCall& low) {
   for (Parts at(low.args); !at.done(); at.next()) {
     const FactorShape& shape = at.part().shape;
     if (!at.part().is_factored()) continue;
-    const Scratch room(low.call.host_compute(), shape.rows * shape.rank * sizeof(double));
+    const Scratch room(call.host_compute(), shape.rows * shape.rank * sizeof(double));
     orthonormalise(shape.rows, shape.rank, low.left.host() + at.left(),
                    reinterpret_cast<double*>(room.bytes().data));
+    co_await call.turn();
   }
+  co_return Error();
 }
 
-// Ranks on devices agree on no algorithm for host memory.
 Task<Error> sum_message(Call& call, LowRankCall& low, Bytes send, Bytes recv, std::uint16_t lanes) {
   if (call.size() == 1 && send.data != recv.data && send.size > 0) {
     call.host_compute().run<CopyKernel>({recv.data, send.data, send.size});
   }
   if (call.size() == 1 || send.size == 0) co_return Error();
-  const Algorithm& algorithm = low.args.device
-                                   ? *find_algorithm(Collective::allreduce, "rabenseifner")
-                                   : call.chooser().algorithm(Collective::allreduce, send.size);
+  const Algorithm& algorithm = call.chooser().algorithm(Collective::allreduce, send.size);
   co_return co_await sum_by(call, low.args, algorithm, send, recv, lanes);
 }
 
-bool all_finite(const Shared& values) {
-  const auto bytes = values.message();
-  const float* const begin = values.host();
-  return std::all_of(begin, begin + bytes.size / sizeof(float),
-                     [](float value) { return std::isfinite(value); });
+// Sums beyond this count as beyond float32: products of factors would be.
+bool is_moderate(std::span<const float> values) {
+  constexpr float most = 0x1p118f;
+  return std::ranges::all_of(values, [](float value) { return std::fabs(value) < most; });
 }
 
 double squares_of(Compute& host, const float* values, std::size_t count) {
@@ -259,8 +258,8 @@ void note_factors(const LowRankCall& low) {
   }
 }
 
-// Writes the result of a matrix and takes this rank's share of it out of the accumulator.
-Task<Error> deliver_matrix(Call& call, LowRankCall& low, const Parts& at, ResultWriter& writer) {
+// Writes the result of a matrix.
+Task<Error> put_matrix(Call& call, LowRankCall& low, const Parts& at, ResultWriter& writer) {
   const CompressedTensor& tensor = at.tensor();
   const bool pairs = tensor.sparse.count != nullptr;
   const auto [rows, columns, rank] = at.part().shape;
@@ -280,22 +279,36 @@ Task<Error> deliver_matrix(Call& call, LowRankCall& low, const Parts& at, Result
       std::byte* const out = tensor.recv + elements.begin * size_of(tensor.type);
       low.queue.run<PutProductKernel>({shape, left_factor, sums, divisor, out, tensor.type});
     }
-    low.queue.run<AddProductKernel>(
-        {shape, left_factor, low.right.near() + at.right(), -1, at.values() + row * columns});
     co_await call.turn();
   }
   co_return Error();
 }
 
 // The sums were written to the place of this rank's elements.
-void deliver_elements(LowRankCall& low, const Parts& at, ResultWriter& writer) {
+void put_elements(Call& call, const LowRankCall& low, const Parts& at, ResultWriter& writer) {
   const CompressedTensor& tensor = at.tensor();
   const LowRankPart& part = at.part();
   const float* const sums = (tensor.sparse.count ? low.left.host() : low.left.near()) + at.left();
-  put_all(low.call, tensor, writer, {part.begin, part.count},
-          reinterpret_cast<const std::byte*>(sums), DType::f32);
-  low.queue.run<ZeroKernel>(
-      {reinterpret_cast<std::byte*>(at.values()), part.count * sizeof(float)});
+  put_all(call, tensor, writer, {part.begin, part.count}, reinterpret_cast<const std::byte*>(sums),
+          DType::f32);
+}
+
+Task<Error> put_results(Call& call, LowRankCall& low) {
+  Parts at(low.args);
+  for (const CompressedTensor& tensor : low.args.tensors) {
+    ResultWriter writer(call, tensor);
+    for (; !at.done() && &at.tensor() == &tensor; at.next()) {
+      if (!at.part().is_factored()) {
+        put_elements(call, low, at, writer);
+        continue;
+      }
+      Error error = co_await put_matrix(call, low, at, writer);
+      if (error) co_return error;
+    }
+    low.args.conclude(tensor, writer);
+    tensor.compressor->stats.selected_union = tensor.count;
+  }
+  co_return Error();
 }
 
 void keep_right(const LowRankCall& low, Compressor& compressor, std::size_t place) {
@@ -304,28 +317,50 @@ void keep_right(const LowRankCall& low, Compressor& compressor, std::size_t plac
   renew_right(*state.layout, compressor.spec().seed, compressor.step, state.right.data());
 }
 
-// No error from here on: what is taken out of accumulators counts.
-Task<Error> deliver(Call& call, LowRankCall& low) {
-  Parts at(low.args);
+// Takes this rank's share of the results out of the accumulators. From here on the call counts, and
+// nothing is allocated.
+Task<Error> take_shares(Call& call, LowRankCall& low) {
   std::size_t place = 0;
   for (const CompressedTensor& tensor : low.args.tensors) {
     Compressor& compressor = *tensor.compressor;
     compressor.taken_factors().layout = compressor.low_rank.layout;
-    ResultWriter writer(call, tensor);
-    for (; !at.done() && &at.tensor() == &tensor; at.next()) {
-      if (at.part().is_factored()) {
-        Error error = co_await deliver_matrix(call, low, at, writer);
-        if (error) co_return error;
-      } else {
-        deliver_elements(low, at, writer);
-      }
-    }
-    low.args.conclude(tensor, writer);
-    compressor.stats.selected_union = tensor.count;
     keep_right(low, compressor, place);
     place += compressor.low_rank.right.size();
   }
+  for (Parts at(low.args); !at.done(); at.next()) {
+    const LowRankPart& part = at.part();
+    const auto [rows, columns, rank] = part.shape;
+    if (!part.is_factored()) {
+      low.queue.run<ZeroKernel>(
+          {reinterpret_cast<std::byte*>(at.values()), part.count * sizeof(float)});
+    }
+    for (Range left{0, rows}; left.size > 0;) {
+      const auto [row, some] = take_front(left, rows_at_once(low, columns));
+      low.queue.run<AddProductKernel>({{some, columns, rank},
+                                       low.left.near() + at.left() + row * rank,
+                                       low.right.near() + at.right(),
+                                       -1,
+                                       at.values() + row * columns});
+      co_await call.turn();
+    }
+  }
   co_return Error();
+}
+
+// Some sum is beyond float32, and the accumulators of its tensor would make it so again: they are
+// delivered, as NaN. Those of other tensors stay.
+void drop_overflown(const LowRankCall& low) {
+  std::size_t left = 0;
+  std::size_t right = 0;
+  for (const CompressedTensor& tensor : low.args.tensors) {
+    Compressor& compressor = *tensor.compressor;
+    const LowRankLayout& layout = *compressor.low_rank.layout;
+    const std::span lefts(low.left.host() + left, layout.left_count());
+    const std::span rights(low.sums.host() + right, layout.right_count());
+    if (!is_moderate(lefts) || !is_moderate(rights)) compressor.take_all();
+    left += layout.left_count();
+    right += layout.right_count();
+  }
 }
 
 void load_right(const LowRankCall& low) {
@@ -336,23 +371,34 @@ void load_right(const LowRankCall& low) {
   low.right.to_device(low.queue);
 }
 
-Task<Error> sum_left(Call& call, LowRankCall& low, std::size_t count, bool& finite) {
+enum class Sums { usable, overflown, poisoned };
+
+Task<Error> sum_left(Call& call, LowRankCall& low, std::size_t count, Sums& state) {
   co_await low.queue.until(low.left.to_host(low.queue));
+  float* const left = low.left.host();
   const bool poisoned = found_nonfinite(low.args) && !low.args.spec().drops_nonfinite;
-  low.left.host()[count] = poisoned ? std::numeric_limits<float>::quiet_NaN() : 0;
+  left[count] = poisoned ? std::numeric_limits<float>::quiet_NaN() : 0;
   note_elements(low);
   const Bytes message = low.left.message();
   Error error = co_await sum_message(call, low, message, message, left_lanes);
-  if (!error) finite = all_finite(low.left);
+  if (error) co_return error;
+  state = is_moderate({left, count}) ? Sums::usable : Sums::overflown;
+  if (std::isnan(left[count])) state = Sums::poisoned;
   co_return error;
 }
 
-Task<Error> sum_right(Call& call, LowRankCall& low, bool& finite) {
+// A rank whose own factor is too large says so by NaN, since the sum may look well.
+Task<Error> sum_right(Call& call, LowRankCall& low, std::size_t count, Sums& state) {
   co_await low.queue.until(low.right.to_host(low.queue));
   note_factors(low);
+  for (Parts at(low.args); !at.done(); at.next()) {
+    const FactorShape& shape = at.part().shape;
+    const std::span own(low.right.host() + at.right(), shape.rank * shape.columns);
+    if (!is_moderate(own)) own[0] = std::numeric_limits<float>::quiet_NaN();
+  }
   Error error =
       co_await sum_message(call, low, low.right.message(), low.sums.message(), right_lanes);
-  if (!error) finite = all_finite(low.sums);
+  if (!error && !is_moderate({low.sums.host(), count})) state = Sums::overflown;
   co_return error;
 }
 
@@ -362,22 +408,25 @@ Task<Error> allreduce_low_rank(Call& call, SparseCall args) {
   const Counts counts = prepare(args);
   LowRankCall low(call, args, counts);
   load_right(low);
-  bool finite = false;
+  std::fill_n(low.sums.host(), counts.right, 0.0f);
+  Sums state = Sums::usable;
   Error error = co_await project(call, low);
-  if (!error) error = co_await sum_left(call, low, counts.left, finite);
-  if (!error && finite) {
-    orthonormalise_all(low);
+  if (!error) error = co_await sum_left(call, low, counts.left, state);
+  if (!error && state == Sums::usable) {
+    error = co_await orthonormalise_all(call, low);
     low.left.to_device(low.queue);
-    error = co_await back_project(call, low);
-    if (!error) error = co_await sum_right(call, low, finite);
+    if (!error) error = co_await back_project(call, low);
+    if (!error) error = co_await sum_right(call, low, counts.right, state);
+  }
+  if (!error && state == Sums::usable) {
+    low.sums.to_device(low.queue);
+    error = co_await put_results(call, low);
+    if (!error) error = co_await take_shares(call, low);
+  } else if (!error) {
+    deliver_nan(call, args);
+    if (state == Sums::overflown) drop_overflown(low);
   }
   if (error) co_return error;
-  if (finite) {
-    low.sums.to_device(low.queue);
-    error = co_await deliver(call, low);
-  } else {
-    deliver_nan(call, args);
-  }
   // A device may still read the memory.
   const VectorQueue& queue = low.queue;
   if (queue.on_device()) co_await queue.until(queue.run<CopyKernel>({nullptr, nullptr, 0}));

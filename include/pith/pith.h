@@ -396,7 +396,7 @@ PITH_API pithResult_t pithCompressorGetAccumulator(pithCompressor_t compressor, 
  * another, each row by row; a tensor of more dimensions counts as its first dimension by the
  * others. Schemes that send matrices as factors (powersgd) would else take the vector for one
  * matrix, nearly square; others take no notice. Before the first call, the same on all ranks; it
- * may be repeated. */
+ * may be repeated. pithCompressorReset forgets the matrices. */
 PITH_API pithResult_t pithCompressorSetShape(pithCompressor_t compressor, const size_t* rows,
                                              const size_t* columns, size_t n);
 /* Multiplies the residual by `factor`, which must be finite and not zero: for a changed loss scale.

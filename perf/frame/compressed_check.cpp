@@ -253,7 +253,7 @@ Errors CompressedCheck::compare_sums(const std::vector<std::span<const float>>& 
     sum(team_, left);
     sum(team_, sizes);
     for (std::size_t local = 0; local < results.size(); ++local) {
-      // An element of a product of factors is rounded as the largest of its row and column.
+      // An element of a product of factors is rounded as the largest ones are, here of this chunk.
       const double largest =
           rank_of(spec_) > 0 ? *std::max_element(sizes[local].begin(), sizes[local].end()) : 0;
       for (std::size_t i = 0; i < size; ++i) {

@@ -35,7 +35,7 @@ Expected<std::unique_ptr<Compressor>> Compressor::create(std::string_view text) 
 }
 
 Compressor::Compressor(const Spec& spec)
-    : spec_(spec), spec_digest_(spec.digest()), keeps_rest_(keeps_coding_loss(spec)) {}
+    : spec_(spec), spec_digest_(spec.digest()), keeps_coding_loss_(keeps_coding_loss(spec)) {}
 Compressor::~Compressor() = default;
 
 Error Compressor::check(std::size_t count, DType type) const {
@@ -47,7 +47,7 @@ Error Compressor::check(std::size_t count, DType type) const {
   if (count > most) {
     return {Code::invalid_argument, fmt::format("count is {}, expected at most {}", count, most)};
   }
-  if (low_rank.layout && count != low_rank.layout->count()) {
+  if (!shaped_ && low_rank.layout && count != low_rank.layout->count()) {
     return {Code::invalid_argument,
             fmt::format("count is {}, expected {}, the elements of its matrices", count,
                         low_rank.layout->count())};
@@ -332,7 +332,7 @@ void Compressor::make_room_for_whole() {
     if (memory.count() != count_) memory = Accumulator(count_, device_);
   };
   make_room(delivered_);
-  if (keeps_rest_) make_room(changes_);
+  if (keeps_coding_loss_) make_room(changes_);
 }
 
 void Compressor::take_all() {
@@ -377,7 +377,7 @@ void Compressor::end(Compute& host) {
 // so that a call that has succeeded does not fail.
 void Compressor::deliver_whole(Compute& host) {
   if (taken_[1].whole) taken_[1].delivered = false;
-  if (keeps_rest_) {
+  if (keeps_coding_loss_) {
     std::swap(changes_, delivered_);
     AccumulateKernel::Args pass = args_of(0, count_);
     pass.gradient = reinterpret_cast<const std::byte*>(delivered_.data());
@@ -402,7 +402,7 @@ void Compressor::return_after(Compute& host, std::uint32_t completed) {
     taken.delivered = false;
     clear_spent(host);
     if (taken.whole) {
-      if (keeps_rest_) delivered_.scale(vectors(host), -1);
+      if (keeps_coding_loss_) delivered_.scale(vectors(host), -1);
       add_range(host, {0, count_}, reinterpret_cast<const std::byte*>(delivered_.data()), false);
     } else {
       give_back(host, taken);

@@ -106,7 +106,7 @@ class Compressor : public SchemeState {
   // fence.
   Fence start_adding(Compute& host);
   void count_added();
-  // Returns the pairs taken by this call to the accumulator. Idempotent.
+  // Returns what this call has taken as pairs or factors to the accumulator. Idempotent.
   void return_taken(Compute& host);
   // Where a call that keeps a rest writes, for every element, what is to be added to the
   // accumulator if it succeeds: minus what it sends. Precondition: make_room_for_whole().
@@ -188,7 +188,7 @@ class Compressor : public SchemeState {
 
   Spec spec_;                        // only density and form change, with density=auto
   const std::uint64_t spec_digest_;  // cached: needs the spec's text
-  const bool keeps_rest_;            // what its coding loses, whatever the density
+  const bool keeps_coding_loss_;     // of the spec, whatever its density
   bool shaped_ = false;
   std::size_t count_ = 0;
   DType type_ = DType::f32;

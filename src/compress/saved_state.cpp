@@ -207,7 +207,11 @@ Error check(const Compressor& compressor, const Loaded& loaded) {
   const auto& matrices = compressor.low_rank.layout;
   const auto& saved = loaded.state.low_rank.layout;
   if (matrices && saved && matrices->digest() != saved->digest()) {
-    return bad("is of other matrices than pithCompressorSetShape has stated");
+    return bad("is of other matrices than the compressor's");
+  }
+  const std::uint64_t known = loaded.shaped ? loaded.count : compressor.count();
+  if (saved && (loaded.shaped || compressor.shaped()) && saved->count() != known) {
+    return bad(fmt::format("is of matrices of {} elements, expected {}", saved->count(), known));
   }
   if (!loaded.shaped) return {};
   if (loaded.type >= dtype_count) return bad("is of a type that is not known here");
@@ -238,6 +242,7 @@ Error load(Compressor& compressor, Compute& host, std::span<const std::byte> byt
   if (loaded.shaped) compressor.shape(loaded.count, static_cast<DType>(loaded.type));
   const bool is_new = compressor.is_new();
   if (!loaded.state.low_rank.layout) loaded.state.low_rank = compressor.low_rank;
+  if (!compressor.low_rank.layout) compressor.low_rank = loaded.state.low_rank;
   if (loaded.shaped) compressor.add_residual(host, loaded.residual.data());
   if (is_new) compressor.adopt(loaded.state, loaded.scale);
   return {};

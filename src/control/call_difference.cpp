@@ -43,7 +43,7 @@ std::string difference_of(const CallNote& one, const CallNote& other) {
   const CallFact* tensors = find(one, "tensors");
   const bool has_several = tensors && tensors->value != "1";
   if (!text.empty() || !has_several || one.digest == other.digest) return text;
-  return "one of their tensors in size, type or scale";
+  return "one of their tensors in size, type, scale or matrices";
 }
 
 std::string words_beside(const CallNote& call, const CallNote& other) {

@@ -105,6 +105,8 @@ void CallRecorder::begin(std::uint32_t number, std::uint64_t digest,
   e.tensors.store(static_cast<std::uint32_t>(tensors.size()), std::memory_order_release);
   e.step.store(compressor.step, std::memory_order_release);
   e.scale.store(std::bit_cast<std::uint64_t>(compressor.scale()), std::memory_order_release);
+  const auto& layout = compressor.low_rank.layout;
+  e.matrices.store(layout ? layout->digest() : 0, std::memory_order_release);
   for (std::size_t i = 0; i < spec.size(); ++i) {
     e.spec[i].store(spec[i], std::memory_order_release);
   }
@@ -134,6 +136,9 @@ void CallRecorder::read_compressed(const Entry& e, const CollectiveArgs& args, R
   add_keys(facts, whole_spec);
   facts.push_back({"step", fmt::format("{}", step)});
   facts.push_back({"scale", fmt::format("{}", scale)});
+  if (rank_of(spec) == 0) return;
+  const std::uint64_t matrices = e.matrices.load(std::memory_order_acquire);
+  facts.push_back({"matrices", matrices ? fmt::format("hash {:x}", matrices) : "not stated"});
 }
 
 void CallRecorder::end(std::uint32_t number, bool well) {

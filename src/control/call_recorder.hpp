@@ -105,7 +105,8 @@ class CallRecorder {
     std::atomic<std::uint32_t> ended_ms{0};
     std::atomic<std::uint32_t> tensors{0};  // 0: not compressed, and the fields below are unused
     std::atomic<std::uint64_t> step{0};
-    std::atomic<std::uint64_t> scale{0};  // bits of a double
+    std::atomic<std::uint64_t> scale{0};     // bits of a double
+    std::atomic<std::uint64_t> matrices{0};  // their hash; 0: none are known
     std::array<std::atomic<std::uint64_t>, std::tuple_size_v<Spec::Packed>> spec{};
   };
   struct MessageEntry {

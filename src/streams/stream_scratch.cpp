@@ -64,11 +64,11 @@ Need low_rank_scratch(const CompressedArgs& args) {
   std::size_t right = 0;
   for (const CompressedTensor& tensor : args.tensors) {
     const auto& known = tensor.compressor->low_rank.layout;
-    const std::size_t rank = rank_of(tensor.compressor->spec());
-    const LowRankLayout square = LowRankLayout::square(known ? 0 : tensor.count, rank);
-    const LowRankLayout& layout = known ? *known : square;
-    left += layout.left_count();
-    right += layout.right_count();
+    // Where they are not known yet, both have all at most.
+    const std::size_t all =
+        LowRankLayout::square_elements(tensor.count, rank_of(tensor.compressor->spec()));
+    left += known ? known->left_count() : all;
+    right += known ? known->right_count() : all;
   }
   const std::size_t messages =
       std::bit_ceil(left * sizeof(float)) + 2 * std::bit_ceil(right * sizeof(float));

@@ -416,7 +416,7 @@ TEST_CASE("matrices are stated before the first call, alike on all ranks", "[com
           step(self, 0, compressor, comm);
           ok(pithCompressorSetShape(compressor, rows, columns, 3));
           fails(pithCompressorSetShape(compressor, columns, rows, 3), pithInvalidUsage,
-                {"has made calls"});
+                {"has been used with other matrices"});
           fails(pithCompressorSetShape(compressor, rows, columns, 2), bad, {"1980", "2000"});
           // A state goes on in a compressor of the same matrices, or of none yet.
           const std::vector<char> state = saved(compressor);
@@ -455,6 +455,6 @@ TEST_CASE("matrices are stated before the first call, alike on all ranks", "[com
         ok(pithCompressorSetShape(compressor, first ? rows : rows + 1, first ? rows + 1 : rows, 1));
         std::vector<float> recv(count);
         fails(compressed_sum(gradient(self.rank, 0, count), recv, compressor, comm),
-              pithInvalidUsage, {});
+              pithInvalidUsage, {"matrices hash"});
       }) == "");
 }

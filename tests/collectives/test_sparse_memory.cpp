@@ -7,7 +7,7 @@
 #include <new>
 
 #include "tests/catch.hpp"
-#include "tests/collectives/sparse_program.hpp"
+#include "tests/collectives/mode_program.hpp"
 
 namespace {
 
@@ -58,14 +58,14 @@ namespace pith::test {
 namespace {
 
 // One call in which the n-th allocation fails. False: there are not so many.
-bool run_out(const SparseCase& c, int calls_before, int n, std::string& failure) {
-  SparseProgram program(c);
+bool run_out(const SparseCase& c, const Mode& mode, int calls_before, int n, std::string& failure) {
+  ModeProgram modes(c, mode);
+  SparseProgram& program = modes.program;
   World world(world_of(c));
   failure += program.begin(world, calls_before);
   const std::vector<std::vector<float>> all = program.owed_by_all();
   until_work_fails = n;
-  const std::vector<Error> errors =
-      run_ranks(world, [&](Call& call, int r) { return program.start(call, r); });
+  const std::vector<Error> errors = modes.step(world);
   const bool failed = until_work_fails < 0;
   until_work_fails = -1;
   HostCompute host;
@@ -87,9 +87,9 @@ bool run_out(const SparseCase& c, int calls_before, int n, std::string& failure)
   return failed;
 }
 
-std::string run_out_everywhere(const SparseCase& c, int calls_before) {
+std::string run_out_everywhere(const SparseCase& c, int calls_before, const Mode& mode = {}) {
   std::string failure;
-  for (int n = 0; run_out(c, calls_before, n, failure) && failure.empty(); ++n) {
+  for (int n = 0; run_out(c, mode, calls_before, n, failure) && failure.empty(); ++n) {
   }
   return failure;
 }
@@ -111,6 +111,17 @@ TEST_CASE("memory that runs out in a compressed call ends it everywhere", "[spar
       INFO(spec << " after " << calls_before << " calls");
       CHECK(run_out_everywhere(c, calls_before) == "");
     }
+  }
+}
+
+TEST_CASE("memory that runs out while pairs are written leaves all gradients", "[sparse][memory]") {
+  for (const char* spec : {"powersgd:rank=1", "efsign", "topk", "none"}) {
+    SparseCase c;
+    c.ranks = 2;
+    c.counts = {1000, 0, 80};
+    c.spec = spec;
+    INFO(spec);
+    CHECK(run_out_everywhere(c, 1, {.pairs = true}) == "");
   }
 }
 

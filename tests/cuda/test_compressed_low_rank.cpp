@@ -72,6 +72,29 @@ TEST_CASE("matrices are sent as factors from device memory as from the host's") 
   }
 }
 
+TEST_CASE("factors of ranks on devices and of ranks on hosts are summed together") {
+  const Device device;
+  const std::size_t count = GENERATE(900, 40000);
+  const Comms comms(2);
+  Twins twins(2, "powersgd:rank=2,start=1", count);
+  for (unsigned number = 0; number < 3; ++number) {
+    const std::vector<Values> sent = gradients(twins.device, number);
+    std::memcpy(twins.buffers.send[0]->as<void>(), sent[0].data(), twins.device.bytes());
+    Values got(twins.device.bytes());
+    REQUIRE(pithGroupStart() == pithSuccess);
+    REQUIRE(pithAllReduceCompressed(twins.buffers.send[0]->as<void>(),
+                                    twins.buffers.recv[0]->as<void>(), count, pithFloat32, pithSum,
+                                    twins.device.compressors[0], comms.comms[0],
+                                    *comms.streams[0]) == pithSuccess);
+    REQUIRE(pithAllReduceCompressed(sent[1].data(), got.data(), count, pithFloat32, pithSum,
+                                    twins.host.compressors[1], comms.comms[1],
+                                    nullptr) == pithSuccess);
+    REQUIRE(pithGroupEnd() == pithSuccess);
+    comms.synchronize();
+    CHECK(std::memcmp(twins.buffers.recv[0]->as<void>(), got.data(), got.size()) == 0);
+  }
+}
+
 TEST_CASE("a state with factors goes between host and device") {
   const Device device;
   const Comms on_device(2);

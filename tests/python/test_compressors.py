@@ -69,7 +69,7 @@ for step in range(2):
     total = comm.all_reduce(gradient, compressor=k)
 assert np.allclose(total, 2 * gradient, rtol=1e-4, atol=1e-2)
 assert k.stats.bytes_sent == 4 * (40 + 31 + 1 + 50), k.stats.bytes_sent
-for bad in ([(3, 4)], [3], None, [(2**40, 2**40)]):
+for bad in ([(3, 4)], [3], None, [(2**40, 2**40)], [(1, 2**33, 2**33)]):
     try:
         k.set_shape(bad)
         raise SystemExit("not refused")

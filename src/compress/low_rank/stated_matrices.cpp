@@ -37,7 +37,8 @@ Error state_matrices(Compressor& compressor, std::span<const MatrixShape> matric
   auto layout = std::make_shared<LowRankLayout>(matrices, rank);
   auto& known = compressor.low_rank.layout;
   if (!compressor.is_new() && known && known->digest() != layout->digest()) {
-    return {Code::invalid_usage, "the compressor has made calls, expected the matrices of these"};
+    return {Code::invalid_usage,
+            "the compressor has been used with other matrices, expected the same"};
   }
   if (!known || compressor.is_new()) known = std::move(layout);
   return {};

@@ -1,5 +1,6 @@
 #include "compressor.hpp"
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -87,7 +88,10 @@ void Compressor::set_shape(const nb::iterable& shapes) {
     const auto sizes = nb::cast<std::vector<std::size_t>>(shape);
     rows.push_back(sizes.empty() ? 1 : sizes.front());
     columns.push_back(1);
-    for (std::size_t i = 1; i < sizes.size(); ++i) columns.back() *= sizes[i];
+    for (std::size_t i = 1; i < sizes.size(); ++i) {
+      std::size_t& all = columns.back();
+      if (__builtin_mul_overflow(all, sizes[i], &all)) all = SIZE_MAX;  // refused
+    }
   }
   check(pithCompressorSetShape(handle_, rows.data(), columns.data(), rows.size()));
 }

@@ -73,7 +73,7 @@ class Compressor:
     def reset(self) -> None: ...
     def scale(self, factor: float) -> None:
         """Multiplies the residual, for a changed loss scale."""
-    def set_shape(self, shapes: Iterable[Iterable[int]]) -> None:
+    def set_shape(self, shapes: Iterable[Sequence[int]]) -> None:
         """The shapes of the tensors that the vector consists of, for schemes that work on matrices.
         Before the first call."""
     def residual(self) -> Any:
