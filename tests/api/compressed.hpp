@@ -32,7 +32,6 @@ inline std::vector<std::string> conserving_specs() {
   std::vector<std::string> specs = sparse_specs();
   specs.emplace_back("none");
   specs.emplace_back("topk:density=0.9");  // dense by bypass=auto
-  specs.emplace_back("powersgd:rank=1");
   return specs;
 }
 

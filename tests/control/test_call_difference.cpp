@@ -74,7 +74,7 @@ TEST_CASE("of long specs only what differs is said", "[call-difference]") {
   CHECK(difference_of(one, note_of(sum_of(500))) ==
         "collective compressed allreduce against allreduce");
   CHECK(difference_of(compressed("none", {500, 1}, 1), compressed("none", {1, 500}, 2)) ==
-        "one of their tensors in size, type or scale");
+        "one of their tensors in size, type, scale or matrices");
   CHECK(difference_of(compressed("none", {500, 1}), dense) ==
         "count 501 against 500, tensors 2 against 1");
 }

@@ -127,7 +127,7 @@ class OuterStep:
             self._compressor.add_residual(self._from_names(saved["residuals"]) * weight)
 
     def _new_compressor(self) -> VectorCompressor:
-        return VectorCompressor(spec_for(self.spec, self._backend.size()))
+        return VectorCompressor(spec_for(self.spec, self._backend.size()), self._tensors())
 
     def _tensors(self) -> list[torch.Tensor]:
         return [local(parameter) for parameter in self._named.values()]

@@ -44,8 +44,11 @@ def shares_of(
 
 
 class VectorCompressor:
-    def __init__(self, spec: str) -> None:
+    def __init__(self, spec: str, tensors: Sequence[torch.Tensor] = ()) -> None:
+        """tensors: of whose elements the vector consists, if that is known."""
         self._compressor = _backend.GradientCompressor(spec)
+        if tensors:
+            self._compressor.set_shape([list(tensor.shape) for tensor in tensors])
         self._waiting: torch.Tensor | None = None
 
     def mean(self, vector: torch.Tensor, backend: Any) -> None:
