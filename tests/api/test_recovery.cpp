@@ -299,7 +299,10 @@ void check_stopped(const Setup& setup, int victim, bool shrinks) {
 
 TEST_CASE("a rank is stopped, and those who leave it out go on", "[recovery]") {
   for (const Setup& setup : processes(timeout_s)) {
-    for (const int victim : {0, 2}) check_stopped(setup, victim, true);
+    for (const int victim : {0, 2}) {
+      if (victim == 2 && setup.transport != "shm" && !all) continue;
+      check_stopped(setup, victim, true);
+    }
   }
 }
 
