@@ -98,7 +98,7 @@ class Compressor : public SchemeState {
   AccumulateKernel::Args pass(std::size_t begin, std::size_t count, PassResult& result);
   // Room for passes that start at `apart` separate places, so that pass() does not allocate.
   void expect_ranges(std::size_t apart) { added_.reserve(apart); }
-  // The same for callers that only look at the data. Without a result.
+  // The arguments of a pass over a range for callers that only look at the data. Without a result.
   AccumulateKernel::Args args_of(std::size_t begin, std::size_t count) const;
   // Adds what has not been added yet.
   void add_rest(Compute& host);
