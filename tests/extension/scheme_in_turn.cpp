@@ -7,8 +7,7 @@
 //
 // Not part of the library: a scheme as anybody may add it, in this file and the lines that
 // src/compress/SCHEMES.md names.
-#include "collectives/lists/common_values.hpp"
-#include "collectives/sparse/notes.hpp"
+#include "collectives/sparse/common_elements.hpp"
 #include "collectives/sparse/take_values.hpp"
 #include "compress/scheme_keys.hpp"
 
@@ -48,32 +47,7 @@ Task<Error> take(Call& call, const SparseCall& args, std::size_t t, CommonValues
 }  // namespace
 
 Task<Error> allreduce_in_turn(Call& call, SparseCall args) {
-  args.parcel = ~std::size_t{0};  // everything is one
-  std::size_t most = 0;
-  for (const CompressedTensor& tensor : args.tensors) {
-    if (tensor.count > 0) most += elected_of(args.spec().density, tensor.count);
-  }
-  const Notes notes(args.spec().values, call.size(), false);
-  std::array<float, 1> note{};
-  CommonValues values(call, args, most, notes.count());
-  for (std::size_t t = 0; t < args.tensors.size(); ++t) {
-    if (args.tensors[t].count == 0) continue;
-    Error error = co_await take(call, args, t, values);
-    if (error) co_return error;
-  }
-  notes.write(note, call.rank(), found_nonfinite(args), 0);
-  values.append_notes(note);
-  ValuePart part;
-  const ValueSum sum = values.sum_of(0, values.count(), part);
-  Error error = co_await sum_values(call, sum, *args.traffic);
-  if (error) co_return error;
-  values.read_notes(note);
-  if (Notes::nonfinite(note) && !args.spec().drops_nonfinite) {
-    deliver_nan(call, args);
-  } else {
-    values.write_results();
-  }
-  co_return error;
+  return sum_common_elements(call, args, take);
 }
 
 constinit const Scheme in_turn_scheme{.name = "in-turn",
