@@ -226,3 +226,11 @@ TEST_CASE("shm: silent strangers, more than are let in at once") {
 }
 
 TEST_CASE("shm: silent strangers that take all descriptors") { CHECK(attended(100, 60) == ""); }
+
+// The rank's own connection has room, its descriptors have not: one of the numbers hits it.
+TEST_CASE("shm: silent strangers that leave room for a connection without descriptors") {
+  for (int strangers = 54; strangers <= 58; ++strangers) {
+    INFO(strangers);
+    CHECK(attended(strangers, 60) == "");
+  }
+}

@@ -175,17 +175,23 @@ bool ShmRendezvous::hear_proof(Talk& talk, const ShmGreeting& theirs) {
   return same_digest(proof(talk, !talk.dialled), theirs.proof);
 }
 
-// Notes when a rank's message has come without its descriptors for lack of room.
+// Notes when a rank's message has come without its descriptors for lack of room. Unauthenticated
+// connections then have to leave as if there were no room for the connection itself.
 void ShmRendezvous::note_lack(Talk& talk, const ShmGreeting& theirs) {
   const bool is_rank = talk.greeted && (talk.dialled || hear_proof(talk, theirs));
   if (!is_rank || make_descriptor_room(fds_max)) return;
-  if (lacking_since_ns_ == 0) lacking_since_ns_ = monotonic_ns();
+  const std::uint64_t now = monotonic_ns();
+  if (lacking_since_ns_ == 0) lacking_since_ns_ = now;
+  limiter_.pause(now);
 }
 
-// Waiting helps while unauthenticated connections hold descriptors, which they lose after a while.
+// Waiting helps while unauthenticated connections hold descriptors, which they lose after a while:
+// those that were there before a rank's descriptors got lost are waited for.
 bool ShmRendezvous::is_starved() const {
-  if (lacking_since_ns_ != 0) return monotonic_ns() - lacking_since_ns_ > lacking_ns;
-  return unauthenticated() == 0 && descriptors_are_used_up();
+  if (lacking_since_ns_ == 0) return unauthenticated() == 0 && descriptors_are_used_up();
+  const auto oldest = oldest_unauthenticated();
+  return monotonic_ns() - lacking_since_ns_ > lacking_ns &&
+         (oldest == talks_.end() || oldest->since_ns > lacking_since_ns_);
 }
 
 bool ShmRendezvous::hear(Talk& talk, const std::function<void(Met)>& found) {
@@ -270,10 +276,13 @@ std::size_t ShmRendezvous::unauthenticated() const {
   return static_cast<std::size_t>(std::count_if(talks_.begin(), talks_.end(), called));
 }
 
+std::vector<ShmRendezvous::Talk>::const_iterator ShmRendezvous::oldest_unauthenticated() const {
+  return std::find_if(talks_.begin(), talks_.end(), [](const Talk& talk) { return !talk.dialled; });
+}
+
 // One at a time: as soon as the oldest is gone, another one can be accepted.
 void ShmRendezvous::dismiss_overdue() {
-  const auto oldest =
-      std::find_if(talks_.begin(), talks_.end(), [](const Talk& talk) { return !talk.dialled; });
+  const auto oldest = oldest_unauthenticated();
   const std::uint64_t now = monotonic_ns();
   if (oldest == talks_.end() || now - oldest->since_ns <= limiter_.stay_ns(unauthenticated(), now))
     return;

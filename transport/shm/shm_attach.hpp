@@ -99,6 +99,7 @@ class ShmRendezvous {
   bool dial(int peer, const std::string& name);
   void dismiss_overdue();
   std::size_t unauthenticated() const;
+  std::vector<Talk>::const_iterator oldest_unauthenticated() const;
   int poll_once(std::vector<pollfd>& polled, const Patience& patience);
   void end(std::size_t talk);
   void accept_all();
