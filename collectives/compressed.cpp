@@ -142,7 +142,9 @@ Error check_lists(std::span<const CompressedTensor> tensors) {
   std::size_t elements = 0;
   for (const CompressedTensor& tensor : tensors) {
     const Spec& spec = tensor.compressor->spec();
-    if (spec.scheme->electors == Electors::each_rank || !spec.sparse()) return {};
+    const Electors electors = spec.scheme->electors;
+    const bool differ = electors == Electors::each_rank || electors == Electors::each_then_owners;
+    if (differ || !spec.sparse()) return {};
     elements += tensor.count;
     if (tensor.count == 0) continue;
     pairs += elected_of(spec.largest_density(), tensor.count);

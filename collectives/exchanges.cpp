@@ -9,6 +9,7 @@ namespace pith {
 Task<Error> allreduce_coded(Call& call, SparseCall args);
 Task<Error> allreduce_low_rank(Call& call, SparseCall args);
 Task<Error> allreduce_topk(Call& call, SparseCall args);
+Task<Error> allreduce_kept_sums(Call& call, SparseCall args);
 Task<Error> allreduce_random_k(Call& call, SparseCall args);
 Task<Error> allreduce_ar_topk(Call& call, SparseCall args);
 Task<Error> allreduce_exdyna(Call& call, SparseCall args);
@@ -17,14 +18,15 @@ Task<Error> allreduce_deft(Call& call, SparseCall args);
 namespace {
 
 constexpr std::array table{
-    SparseExchange{"dense", allreduce_dense},        //
-    SparseExchange{"coded", allreduce_coded},        //
-    SparseExchange{"low-rank", allreduce_low_rank},  //
-    SparseExchange{"topk", allreduce_topk},          //
-    SparseExchange{"random-k", allreduce_random_k},  //
-    SparseExchange{"ar-topk", allreduce_ar_topk},    //
-    SparseExchange{"exdyna", allreduce_exdyna},      //
-    SparseExchange{"deft", allreduce_deft},          //
+    SparseExchange{"dense", allreduce_dense},          //
+    SparseExchange{"coded", allreduce_coded},          //
+    SparseExchange{"low-rank", allreduce_low_rank},    //
+    SparseExchange{"topk", allreduce_topk},            //
+    SparseExchange{"kept-sums", allreduce_kept_sums},  //
+    SparseExchange{"random-k", allreduce_random_k},    //
+    SparseExchange{"ar-topk", allreduce_ar_topk},      //
+    SparseExchange{"exdyna", allreduce_exdyna},        //
+    SparseExchange{"deft", allreduce_deft},            //
 };
 
 }  // namespace

@@ -41,6 +41,7 @@ OPENMPI = {"ompi": OWN_CHOICE, "ompi-ring": RING, "ompi-segmented": SEGMENTED_RI
 SCHEMES = {"topk": "topk:", "star": "ar-topk:election=staleness,",
            "var": "ar-topk:election=variance,", "exdyna": "exdyna:"}
 FURTHER = {"topk-direct": "topk:exchange=direct,", "topk-ring": "topk:exchange=ring,",
+           "topk-split": "topk:exchange=split,", "spardl": "spardl:", "ok-topk": "ok-topk:",
            "deft": "deft:", "micro": "micro:", "randomk": "randomk:"}  # where asked for
 # Without an election, where asked for.
 CODED = {"bf16": "bf16", "int8": "int8", "fp8": "fp8", "natural": "natural", "qsgd8": "qsgd:bits=8",

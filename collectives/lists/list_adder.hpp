@@ -51,6 +51,21 @@ class ListAdder {
   Scratch parts_;
 };
 
+// Adds up all lists in a range, in this order and in float32. `sum` becomes one run.
+inline void add_lists(ListAdder& adder, std::span<const SparseList> lists, DType type, Range range,
+                      PairList& sum) {
+  std::size_t total = 0;
+  for (const SparseList& list : lists) total += list.count;
+  sum.begin(DType::f32);
+  sum.reserve(total);
+  std::size_t count = 0;
+  for (std::size_t k = 0; k < chunks_in(range.size, ListAdder::block); ++k) {
+    count += adder.add(lists, type, chunk_of(range, ListAdder::block, k), sum.indices(count),
+                       sum.values(count));
+  }
+  sum.end_run(count);
+}
+
 // Adds up lists in a range of any length and writes the sums to the result of a call.
 class SumWriter {
  public:

@@ -27,6 +27,9 @@ inline std::size_t line_up(std::span<ListVector> vectors) {
   return all;
 }
 
+// All pairs of a list, which may have arrived in several messages.
+inline SparseList all_of(PairList& list) { return {list.indices(), list.values(), list.count()}; }
+
 // Calls each(vector, slice) for every vector that has elements in a range of the line. `slice` is
 // those elements, counted from the vector's first.
 template <class Vector, class Each>

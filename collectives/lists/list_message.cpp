@@ -237,6 +237,21 @@ Task<Error> receive_part(Call& call, ListAddress from, Range range, ListTargets 
 
 }  // namespace
 
+Task<Error> send_slices(Call& call, ListAddress to, std::span<const ListVector> vectors,
+                        ListParts parts, DType type, std::uint32_t flags, Traffic& traffic) {
+  const bool to_all = to.peer == every_other;
+  const auto times = static_cast<std::uint64_t>(to_all ? call.size() - 1 : 1);
+  for (std::size_t k = 0; k < parts.count(); ++k) {
+    const ListMessage message = write_slices(call, vectors, parts[k], type, flags);
+    traffic.sent += times * message.bytes();
+    Task<Error> sending =
+        to_all ? send_lists_to_all(call, to, message) : send_lists(call, to, message);
+    Error error = co_await std::move(sending);
+    if (error) co_return error;
+  }
+  co_return Error();
+}
+
 Task<Error> receive_slices(Call& call, ListAddress from, ListParts parts, ListTargets targets,
                            std::uint32_t& flags, Traffic& traffic) {
   for_each_slice(targets.vectors, parts.range, [&](const ListVector& vector, Range) {

@@ -71,6 +71,11 @@ struct ListParts {
 ListMessage write_slices(Call& call, std::span<const ListVector> vectors, Range range, DType type,
                          std::uint32_t flags);
 
+// Sends them to a peer, or to every other rank, in a message for each part.
+constexpr int every_other = -1;  // as ListAddress::peer
+Task<Error> send_slices(Call& call, ListAddress to, std::span<const ListVector> vectors,
+                        ListParts parts, DType type, std::uint32_t flags, Traffic& traffic);
+
 // Where received pairs go: into memory[list] of each vector with elements in the range, whose
 // earlier content is dropped.
 struct ListTargets {

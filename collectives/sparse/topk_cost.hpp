@@ -96,6 +96,19 @@ inline double topk_split_cost(const TopkShape& shape, const LinkCost& link) {
   return 2 * link.alpha + (p - 1) * (given + told) * link.beta;
 }
 
+// As topk_split_cost, where of the sums only as many as a list has go to all ranks:
+// 2 alpha + 2 (P-1)/P k (w + v) beta. If ranks agree on a threshold, one alpha more, and a message
+// of so many bytes to every rank.
+inline double kept_sums_cost(const TopkShape& shape, std::size_t agreed_bytes,
+                             const LinkCost& link) {
+  if (shape.ranks == 1) return 0;
+  const double others = shape.ranks - 1;
+  const double list =
+      list_bytes(shape.pairs() / shape.ranks, shape.elements() / shape.ranks, shape.value_bits);
+  const double agreed = static_cast<double>(agreed_bytes);
+  return (agreed_bytes > 0 ? 3 : 2) * link.alpha + others * (2 * list + agreed) * link.beta;
+}
+
 // Sums of twice as many lists at every step: the sum over i < log2 P of alpha + U(2^i) (w_i + 32)
 // beta. If P is not a power of two, the first ranks begin late, with two lists each, and delay the
 // partners that receive from them. A first rank whose partner is not late receives the partner's

@@ -81,8 +81,10 @@ Errors CompressedCheck::check(const std::vector<std::span<const float>>& gradien
   if (plain && electors == pith::Electors::each_rank) {
     return compare_with_topk(gradients, results, compressors);
   }
-  // Without a residual the elected elements are unknown.
-  const bool tells = plain && spec_.feedback && electors != pith::Electors::all_alike;
+  // Without a residual the elected elements are unknown; so are those that common knowledge elects,
+  // and those of which only sums decide.
+  const bool open = electors == pith::Electors::leader || electors == pith::Electors::owners;
+  const bool tells = plain && spec_.feedback && open;
   if (!tells) return compare_sums(gradients, results, compressors);
   const Vectors sums = sums_of(gradients);
   Errors errors = compare_sums(gradients, results, compressors);

@@ -31,11 +31,12 @@ struct Key {
 
 // Which ranks elect the elements that a call sends.
 enum class Electors : std::uint8_t {
-  nobody,     // all elements are sent
-  each_rank,  // its own k largest: lists differ between ranks
-  leader,     // one rank, for all of them
-  owners,     // each rank in its own part, for all of them
-  all_alike,  // every rank alike, from common knowledge without a message
+  nobody,            // all elements are sent
+  each_rank,         // its own k largest: lists differ between ranks
+  leader,            // one rank, for all of them
+  owners,            // each rank in its own part, for all of them
+  each_then_owners,  // each_rank; of the sums each rank those of its own part that are delivered
+  all_alike,         // every rank alike, from common knowledge without a message
 };
 
 // Elements that may be sent without being elected.

@@ -14,6 +14,8 @@ extern const Scheme sign_scheme;
 extern const Scheme efsign_scheme;
 extern const Scheme powersgd_scheme;
 extern const Scheme topk_scheme;
+extern const Scheme spardl_scheme;
+extern const Scheme ok_topk_scheme;
 extern const Scheme random_k_scheme;
 extern const Scheme ar_topk_scheme;
 extern const Scheme exdyna_scheme;
@@ -33,6 +35,8 @@ constexpr std::array table{
     &efsign_scheme,    //
     &powersgd_scheme,  //
     &topk_scheme,      //
+    &spardl_scheme,    //
+    &ok_topk_scheme,   //
     &random_k_scheme,  //
     &ar_topk_scheme,   //
     &exdyna_scheme,    //

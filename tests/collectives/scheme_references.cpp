@@ -13,6 +13,7 @@
 #include "tests/collectives/ar_topk_reference.hpp"
 #include "tests/collectives/coded_reference.hpp"
 #include "tests/collectives/common_reference.hpp"
+#include "tests/collectives/kept_reference.hpp"
 #include "tests/collectives/largest.hpp"
 #include "tests/collectives/low_rank_reference.hpp"
 #include "tests/collectives/rounded.hpp"
@@ -313,6 +314,8 @@ const std::vector<SchemeTest>& table() {
         "exchange=recursive-doubling,values=bf16", "feedback=0,values=f16"},
        make<TopkReference>,
        [](const Spec& spec) { return exchange_of(spec) == Exchange::recursive_doubling; }},
+      {"spardl", {"", "values=bf16"}, kept_reference},
+      {"ok-topk", {"", "values=f16", "feedback=0"}, kept_reference},
       {"randomk", {"", "seed=7", "values=bf16", "feedback=0"}, common_reference},
       {"ar-topk",
        {"election=staleness", "election=variance", "election=variance,score=raw",

@@ -13,9 +13,11 @@
 #include "collectives/sparse/paper_costs.hpp"
 #include "collectives/sparse/random_k_cost.hpp"
 #include "collectives/sparse/topk_cost.hpp"
+#include "collectives/sparse/whole/kept_sums.hpp"
 #include "compress/ar_topk_scheme.hpp"
 #include "compress/deft/plan.hpp"
 #include "compress/exdyna_scheme.hpp"
+#include "compress/kept_sums/kept_sums_scheme.hpp"
 #include "compress/low_rank/layout.hpp"
 #include "compress/topk_scheme.hpp"
 #include "model/compressed_cost.hpp"
@@ -133,6 +135,13 @@ Forms ar_topk_forms(const Exchanging& e) {
 
 // --- the others, with one form each ---
 
+double kept_seconds(const Exchanging& e) {
+  TopkShape shape{.ranks = e.ranks, .count = e.count, .density = e.spec.density};
+  shape.value_bits = e.value_bits();
+  const bool agrees = keep_of(e.spec) == Keep::by_threshold;
+  return kept_sums_cost(shape, agrees ? sizeof(ShareSummary) : 0, e.link);
+}
+
 double exclusive_seconds(const Exchanging& e) {
   ExdynaShape shape{.ranks = e.ranks, .count = e.count, .density = e.spec.density};
   shape.value_bits = e.value_bits();
@@ -158,6 +167,8 @@ Forms forms_of(const Exchanging& e) {
   } else if (const std::size_t rank = rank_of(e.spec)) {
     forms.add(forms.takes,
               low_rank_cost(LowRankLayout::square_elements(e.count, rank), e.ranks, e.link));
+  } else if (e.spec.scheme->electors == Electors::each_then_owners) {
+    forms.add(forms.takes, kept_seconds(e));
   } else if (e.spec.scheme->electors == Electors::all_alike) {
     forms.add(forms.takes, random_k_cost(e.pairs() * size_of(e.spec.values), e.ranks, e.link));
   } else {
