@@ -352,6 +352,26 @@ PITH_API pithResult_t pithAllReduceCompressedSparse(const void* send, uint64_t* 
                                                     pithRedOp_t op, pithCompressor_t compressor,
                                                     pithComm_t comm, pithStream_t stream);
 
+/* Sums sparse vectors of `rows` rows with `width` elements each, as gradients of embeddings are:
+ * this rank brings n rows, row i at values + i * width with the number indices[i]. Numbers come in
+ * any order, and rows of equal number are added. Every rank gets each row that one of them brings,
+ * with its number, in ascending order: *sum_n of them, the same bits on every rank. Rows are added
+ * in `type`, in the order of the ranks.
+ *
+ * n may differ between ranks, and be 0; rows (at most 2^32), width, type and op (pithSum or
+ * pithAvg: the sum over the number of ranks) must be the same. An index that is not less than rows
+ * is pithInvalidArgument on every rank. If there are more than `capacity` rows, the first
+ * `capacity` are written, *sum_n is the number of all, and the call returns pithInvalidArgument;
+ * the other ranks get their result all the same.
+ *
+ * Host memory only. The call waits for the result, also with blocking = 0, and is made of other
+ * calls, each of which counts: it is refused inside a group. A rank's bytes do not grow with the
+ * number of ranks, but for rows that only one of them has. */
+PITH_API pithResult_t pithAllReduceSparse(const uint64_t* indices, const void* values, size_t n,
+                                          uint64_t* sum_indices, void* sum_values, size_t capacity,
+                                          size_t* sum_n, uint64_t rows, size_t width,
+                                          pithDataType_t type, pithRedOp_t op, pithComm_t comm);
+
 /* Statistics of this rank's last call. Set `size` to sizeof(pithCompressorStats_t) first. */
 typedef struct {
   size_t size;

@@ -1,0 +1,40 @@
+// Sums sparse vectors of rows over the ranks of a communicator: each rank brings some rows, all get
+// every row that one of them has. Made of other calls of the communicator, on host memory.
+//
+//   all ranks     tell each other how many rows they bring for each share, and of what kind
+//   every rank    sends its rows to the ranks of their shares > adds up those of its own share
+//   all ranks     tell each other the number of their sums, and send them to all
+//
+// Cost: 4 alpha and (P-1)/P (n + u) beta, n rows of a rank and u of the result. Every row is added
+// up by one rank, in rank order, so all ranks get the same bits.
+#pragma once
+
+#include <memory>
+
+#include "comm/communicator.hpp"
+#include "comm/rows/row_set.hpp"
+
+namespace pith {
+
+struct RowsGiven {
+  std::uint64_t rows = 0;  // of the whole vector, at most 2^32
+  RowType row;
+  bool average = false;
+  const std::uint64_t* indices = nullptr;  // `count` of them, in any order and repeated
+  const std::byte* values = nullptr;
+  std::size_t count = 0;
+};
+
+struct RowsWanted {
+  std::uint64_t* indices = nullptr;  // `capacity` of them, ascending
+  std::byte* values = nullptr;
+  std::size_t capacity = 0;
+  std::size_t* count = nullptr;  // of all rows of the sum, also if they have no room
+};
+
+// Waits for the result. An index beyond the rows, or rows of different kinds, are errors on every
+// rank; too little room is one on this rank, and the first rows are written.
+Error all_reduce_rows(const std::shared_ptr<Communicator>& communicator, const RowsGiven& given,
+                      const RowsWanted& wanted);
+
+}  // namespace pith
