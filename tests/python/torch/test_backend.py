@@ -291,6 +291,18 @@ def test_sparse_sums(size: int) -> None:
                     mine = dense.to_sparse(sparse_dims).requires_grad_(requires_grad)
                     dist.all_reduce(mine)
                     torch.testing.assert_close(mine.detach().to_dense(), expected)
+        # Types that libpith adds and types that it only moves; more places than rows can have.
+        for dtype in (torch.float64, torch.bfloat16, torch.int64, torch.int16):
+            entries = torch.arange(1, 5).to(dtype).reshape(2, 2)
+            mine = torch.sparse_coo_tensor([[rank, 5]], entries, (6, 2))
+            expected = mine.to_dense()
+            dist.all_reduce(expected)
+            dist.all_reduce(mine)
+            assert torch.equal(mine.to_dense(), expected), dtype
+        far = 1 << 40
+        mine = torch.sparse_coo_tensor([[far], [rank]], [1.0], (far + 1, size))
+        dist.all_reduce(mine)
+        assert mine.indices().tolist() == [[far] * size, list(range(size))]
         nothing = torch.sparse_coo_tensor(size=(3, 3))
         dist.all_reduce(nothing)
         assert nothing._nnz() == 0
