@@ -51,7 +51,8 @@ at::Tensor sum_of_entries(const at::Tensor& own, const at::Tensor& like, int siz
 // The places of the sparse dimensions as one number each, and back.
 class Places {
  public:
-  explicit Places(const at::Tensor& sparse) : sizes_(sparse.sizes().slice(0, size_of(sparse)).vec()) {
+  explicit Places(const at::Tensor& sparse)
+      : sizes_(sparse.sizes().slice(0, size_of(sparse)).vec()) {
     for (const int64_t size : sizes_) {
       if (__builtin_mul_overflow(all_, size, &all_)) all_ = std::numeric_limits<int64_t>::max();
     }
