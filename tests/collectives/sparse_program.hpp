@@ -30,6 +30,7 @@ struct SparseCase {
   bool in_place = false;  // results take the place of the gradients
   std::uint64_t seed = 1;
   std::size_t chunk_bytes = std::size_t{64} << 10;
+  double jitter_s = 0;          // messages come as much later at most
   std::vector<int> hosts = {};  // of each rank, for hierarchy=host; none: not known
   DType type = DType::f32;      // of gradients, which are rounded to it, and results
 };
@@ -48,6 +49,7 @@ inline float narrowed(float value, DType type) {
 inline SimConfig world_of(const SparseCase& c, SimConfig config = {}) {
   config.ranks = c.ranks;
   config.seed = c.seed;
+  if (c.jitter_s > 0) config.jitter_s = c.jitter_s;
   return config;
 }
 

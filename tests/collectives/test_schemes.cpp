@@ -151,6 +151,24 @@ TEST_CASE("gradients that leave every scheme little choice", "[sparse][schemes]"
   }
 }
 
+// Of each exchange one scheme.
+TEST_CASE("many ranks, whose messages come in any order", "[sparse][schemes]") {
+  const bool many = full && !sanitized;
+  const int ranks = many ? 256 : 64;
+  const std::uint64_t stride = std::uint64_t{1} << (many ? 15 : 13);
+  std::vector<std::string_view> done;
+  for (const SchemeTest& test : scheme_tests()) {
+    const std::string spec = spec_of(test, test.variants[0], 0.05);
+    const std::string_view exchange = Spec::parse(spec)->scheme->exchange;
+    if (std::ranges::find(done, exchange) != done.end()) continue;
+    done.push_back(exchange);
+    SparseCase c = case_of(spec, ranks, {1000, 30});
+    c.jitter_s = 1e-3;
+    CHECK(check_beside_reference(test, c, {.steps = 2}) == "");
+    CHECK(check_interrupted(c, 1, stride) == "");
+  }
+}
+
 TEST_CASE("every scheme in any order of the ranks", "[sparse][schemes]") {
   for_each_variant(0.05, [](const SchemeTest& test, const std::string& spec) {
     // What is rounded in that order, or by the ranks of shares.
