@@ -86,8 +86,14 @@ KernelName value_kernel(KernelName f16, DType type) {
 
 CodeForm form_of(const Coding& coding) {
   static_assert(static_cast<int>(CodeKind::signs) == static_cast<int>(Coding::Kind::signs));
+  static_assert(static_cast<int>(CodeKind::ternary) == static_cast<int>(Coding::Kind::ternary));
   static_assert(static_cast<int>(CodeKind::e5m2) == static_cast<int>(Coding::Kind::e5m2));
-  return {static_cast<CodeKind>(coding.kind), coding.bits, coding.draws, coding.block};
+  return {static_cast<CodeKind>(coding.kind),
+          coding.bits,
+          coding.draws,
+          coding.block,
+          coding.clip,
+          coding.sparsity};
 }
 
 Factored factored(const FactorShape& shape) { return {shape.rows, shape.columns, shape.rank}; }

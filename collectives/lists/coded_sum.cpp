@@ -105,7 +105,7 @@ Task<Error> sum_segment(Call& call, const CodedSum& sum, const Segments& segment
     std::byte* out = exchange.of(call.rank()) + at;
     Compressor& compressor = *sum.args->tensors[piece.tensor].compressor;
     Error error = co_await sum_blocks(call, sum, compressor, piece.range.begin + begin,
-                                      {sum.coding, input, out, in, p, count});
+                                      {sum.coding.of_sums(), input, out, in, p, count});
     if (error) co_return error;
     at += sum.coding.bytes(count);
   }

@@ -7,7 +7,7 @@
 
 #include "collectives/algorithm.hpp"
 #include "collectives/patterns.hpp"
-#include "core/sparse_kernel_args.hpp"
+#include "core/sparse/coding.hpp"
 
 namespace pith {
 

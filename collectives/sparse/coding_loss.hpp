@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "core/sparse_kernel_args.hpp"
+#include "core/sparse/coding.hpp"
 
 namespace pith {
 

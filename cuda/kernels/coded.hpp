@@ -6,51 +6,95 @@
 
 namespace pith::cuda {
 
-// As Coding of core/sparse_kernel_args.hpp.
-enum class CodeKind : std::uint8_t { levels, powers, signs, mean_signs, e4m3, e5m2 };
+// As Coding of core/sparse/coding.hpp.
+enum class CodeKind : std::uint8_t {
+  levels,
+  powers,
+  signs,
+  mean_signs,
+  two_means,
+  ternary,
+  e4m3,
+  e5m2
+};
 
 struct CodeForm {
   CodeKind kind;
   std::uint8_t bits;
   bool draws;
   std::uint16_t block;
+  float clip;
+  float sparsity;
 
-  static constexpr std::size_t scale_bytes = sizeof(float);
-  PITH_DEVICE unsigned per_byte() const { return 8u / bits; }
+  PITH_DEVICE std::size_t scale_bytes() const {
+    return kind == CodeKind::two_means ? 2 * sizeof(float) : sizeof(float);
+  }
+  PITH_DEVICE unsigned per_byte() const { return kind == CodeKind::ternary ? 5u : 8u / bits; }
+  // A code in place k of a byte.
+  PITH_DEVICE std::uint32_t put(std::uint32_t code, unsigned k) const {
+    if (kind != CodeKind::ternary) return code << (k * bits);
+    for (; k > 0; --k) code *= 3;
+    return code;
+  }
+  PITH_DEVICE std::uint32_t get(std::uint32_t byte, unsigned k) const {
+    if (kind != CodeKind::ternary) return byte >> (k * bits) & ((1u << bits) - 1);
+    for (; k > 0; --k) byte /= 3;
+    return byte % 3;
+  }
   PITH_DEVICE std::size_t code_bytes(std::size_t values) const {
     constexpr std::size_t granule = 16;
     const std::size_t bytes = (values + per_byte() - 1) / per_byte();
     return (bytes + granule - 1) / granule * granule;
   }
-  PITH_DEVICE std::size_t block_bytes() const { return scale_bytes + code_bytes(block); }
+  PITH_DEVICE std::size_t block_bytes() const { return scale_bytes() + code_bytes(block); }
   PITH_DEVICE bool of_signs() const {
     return kind == CodeKind::signs || kind == CodeKind::mean_signs;
   }
+  PITH_DEVICE bool has_means() const { return of_signs() || kind == CodeKind::two_means; }
   PITH_DEVICE int last_level() const { return (1 << (bits - 1)) - 1; }
   PITH_DEVICE float last_value() const {
     if (kind == CodeKind::e4m3) return 448;
+    if (kind == CodeKind::ternary) return 1;
     return kind == CodeKind::e5m2 ? 57344.0f : static_cast<float>(last_level());
   }
 };
 
 struct BlockScale {
   float scale;
-  float factor;  // of levels
+  float below;   // of two_means
+  float factor;  // of levels, ternary and 8-bit floats
 };
 
-// As pith::kernels::scale_of and drawn_bits of src/kernels/coded_block.hpp.
-PITH_DEVICE BlockScale scale_of(const CodeForm& form, std::uint32_t largest, float given) {
-  if (largest >= float_infinity) return {bits_as<float>(std::uint32_t{0x7fffffff}), 0};
-  if (form.of_signs()) return {given, 0};
+// As BlockMeasure and the functions of these names of src/kernels/coded_block.hpp.
+struct BlockMeasure {
+  float mean;
+  float below;
+  float mean_square;
+};
+
+inline constexpr float greatest_float = 0x1.fffffep127f;
+
+PITH_DEVICE float square_factor(std::uint32_t largest) {
+  const float factor = 1 / bits_as<float>(largest);
+  return factor <= greatest_float ? factor : 0;
+}
+
+PITH_DEVICE BlockScale scale_of(const CodeForm& form, std::uint32_t largest,
+                                const BlockMeasure& measure) {
+  const auto nan = bits_as<float>(std::uint32_t{0x7fffffff});
+  if (largest >= float_infinity) return {nan, nan, 0};
+  if (form.has_means()) return {measure.mean, measure.below, 0};
   if (form.kind == CodeKind::powers) {
     const std::uint32_t exponent = smaller((largest >> 23) + 1, std::uint32_t{254});
-    return {bits_as<float>(exponent << 23), 0};
+    return {bits_as<float>(exponent << 23), 0, 0};
   }
   const float last = form.last_value();
-  const float most = bits_as<float>(largest);
+  float most = bits_as<float>(largest);
+  if (form.clip > 0) most *= smaller(form.clip * square_root(measure.mean_square), 1.0f);
+  if (form.kind == CodeKind::ternary) most = smaller(most * form.sparsity, greatest_float);
   const float factor = last / most;
-  if (magnitude_of(factor) >= float_infinity) return {0, 0};
-  return {most / last, factor};
+  if (magnitude_of(factor) >= float_infinity) return {0, 0, 0};
+  return {most / last, 0, factor};
 }
 
 PITH_DEVICE std::uint32_t drawn_bits(std::uint64_t key, std::uint32_t index) {
@@ -74,12 +118,13 @@ struct EncodeValuesArgs {
 struct EncodeValues {
   using Args = EncodeValuesArgs;
   static constexpr unsigned threads = 256;
-  // As mean_of of src/kernels/coded_block.hpp.
-  static constexpr unsigned magnitude_sums = 16;
-  static constexpr float magnitude_part = 1.0f / 4096;
+  // As in src/kernels/coded_block.hpp.
+  static constexpr unsigned block_sums = 32;
+  static constexpr float summed_part = 1.0f / 4096;
   struct Shared {
     std::uint32_t largest[threads];
-    float sums[magnitude_sums];
+    float sums[block_sums];
+    unsigned below[block_sums];
   };
 
   PITH_DEVICE static std::uint32_t power_of(const BlockScale& block, std::uint32_t bits,
@@ -99,6 +144,7 @@ struct EncodeValues {
       const std::uint32_t of_zero = index * 0x9e3779b9u + static_cast<std::uint32_t>(args.key);
       return (value == 0 ? of_zero : bits_as<std::uint32_t>(value)) >> 31;
     }
+    if (form.kind == CodeKind::two_means) return value < 0 ? 1 : 0;
     const std::uint32_t drawn = form.draws ? drawn_bits(args.key, index) : 0;
     if (form.kind == CodeKind::powers) {
       return power_of(block, bits_as<std::uint32_t>(value), form.draws ? drawn >> 9 : 1u << 22);
@@ -115,6 +161,7 @@ struct EncodeValues {
     } else {
       level = static_cast<int>((scaled + rounds_to_even) - rounds_to_even);
     }
+    if (form.kind == CodeKind::ternary) return static_cast<std::uint32_t>(level + 1);
     const int last = form.last_level();
     level = smaller(larger(level, -last), last);
     return static_cast<std::uint32_t>(level) & ((1u << form.bits) - 1);
@@ -139,25 +186,66 @@ struct EncodeValues {
     return shared.largest[0];
   }
 
-  template <class Block>
-  PITH_KERNEL static float mean_magnitude(const Block& block, const float* in, std::size_t n,
-                                          Shared& shared) {
+  // The sum of part(value) over a block's values.
+  template <class Block, class Part>
+  PITH_KERNEL static float sum_of(const Block& block, const float* in, std::size_t n,
+                                  Shared& shared, const Part& part) {
     block.each([&](unsigned thread) {
-      if (thread >= magnitude_sums) return;
+      if (thread >= block_sums) return;
       float sum = 0;
-      for (std::size_t i = thread; i < n; i += magnitude_sums) {
-        sum += bits_as<float>(magnitude_of(in[i] * magnitude_part));
-      }
+      for (std::size_t i = thread; i < n; i += block_sums) sum += part(in[i]);
       shared.sums[thread] = sum;
     });
-    for (unsigned half = magnitude_sums / 2; half > 0; half /= 2) {
+    for (unsigned half = block_sums / 2; half > 0; half /= 2) {
       block.sync();
       block.each([&](unsigned thread) {
         if (thread < half) shared.sums[thread] += shared.sums[thread + half];
       });
     }
     block.sync();
-    return shared.sums[0] / (magnitude_part * static_cast<float>(n));
+    const float sum = shared.sums[0];
+    block.sync();  // `shared` is used again
+    return sum;
+  }
+  PITH_DEVICE static float mean_of(float sum, std::size_t values) {
+    return values == 0 ? 0 : sum / (summed_part * static_cast<float>(values));
+  }
+
+  template <class Block>
+  PITH_KERNEL static std::size_t count_below(const Block& block, const float* in, std::size_t n,
+                                             Shared& shared) {
+    block.each([&](unsigned thread) {
+      if (thread >= block_sums) return;
+      unsigned below = 0;
+      for (std::size_t i = thread; i < n; i += block_sums) below += in[i] < 0 ? 1 : 0;
+      shared.below[thread] = below;
+    });
+    block.sync();
+    std::size_t below = 0;
+    for (unsigned i = 0; i < block_sums; ++i) below += shared.below[i];
+    return below;
+  }
+
+  template <class Block>
+  PITH_KERNEL static BlockMeasure measure_of(const Block& block, const Args& args, const float* in,
+                                             std::size_t n, std::uint32_t largest, Shared& shared) {
+    const auto sum = [&](const auto& part) { return sum_of(block, in, n, shared, part); };
+    if (args.form.kind == CodeKind::mean_signs) {
+      const float all = sum([](float x) { return bits_as<float>(magnitude_of(x * summed_part)); });
+      return {mean_of(all, n), 0, 0};
+    }
+    if (args.form.kind == CodeKind::two_means) {
+      const float all = sum([](float x) { return x < 0 ? 0 : x * summed_part; });
+      const float all_below = sum([](float x) { return x < 0 ? x * summed_part : 0; });
+      const std::size_t below = count_below(block, in, n, shared);
+      return {mean_of(all, n - below), mean_of(all_below, below), 0};
+    }
+    if (args.form.clip > 0) {
+      const float factor = square_factor(largest);
+      const float all = sum([factor](float x) { return (x * factor) * (x * factor); });
+      return {0, 0, all / static_cast<float>(n)};
+    }
+    return {args.scale, 0, 0};
   }
 
   template <class Block>
@@ -170,20 +258,24 @@ struct EncodeValues {
       const std::size_t bytes = form.code_bytes(n);
       const float* const in = args.in + begin;
       std::byte* const out = args.out + b * form.block_bytes();
-      const float given =
-          form.kind == CodeKind::mean_signs ? mean_magnitude(block, in, n, shared) : args.scale;
-      const BlockScale scale = scale_of(form, largest_of(block, in, n, shared), given);
+      const std::uint32_t largest = largest_of(block, in, n, shared);
+      const BlockScale scale =
+          scale_of(form, largest, measure_of(block, args, in, n, largest, shared));
       const bool finite = !is_nan(scale.scale);
       block.each([&](unsigned thread) {
-        if (thread == 0) store_element(out, 0, scale.scale, misalignment(out, sizeof(float)) == 0);
+        const bool aligned = misalignment(out, sizeof(float)) == 0;
+        if (thread == 0) store_element(out, 0, scale.scale, aligned);
+        if (thread == 0 && form.kind == CodeKind::two_means) {
+          store_element(out, 1, scale.below, aligned);
+        }
         for (std::size_t j = thread; j < bytes; j += threads) {
           std::uint32_t codes = 0;
           for (unsigned k = 0; finite && k < form.per_byte(); ++k) {
             const std::size_t i = k * bytes + j;
             const auto index = static_cast<std::uint32_t>(args.first + begin + i);
-            codes |= code_of(args, scale, i < n ? in[i] : 0.0f, index) << (k * form.bits);
+            codes += form.put(code_of(args, scale, i < n ? in[i] : 0.0f, index), k);
           }
-          out[CodeForm::scale_bytes + j] = static_cast<std::byte>(codes);
+          out[form.scale_bytes() + j] = static_cast<std::byte>(codes);
         }
       });
       block.sync();  // `shared` is used again
@@ -206,7 +298,13 @@ struct DecodeValues {
   static constexpr unsigned threads = 256;
   struct Shared {};
 
-  PITH_DEVICE static float value_of(const CodeForm& form, float scale, std::uint32_t code) {
+  PITH_DEVICE static float value_of(const CodeForm& form, const BlockScale& block,
+                                    std::uint32_t code) {
+    const float scale = block.scale;
+    if (form.kind == CodeKind::two_means) return code != 0 ? block.below : scale;
+    if (form.kind == CodeKind::ternary) {
+      return static_cast<float>(static_cast<int>(code) - 1) * scale;
+    }
     if (form.of_signs()) {
       return code != 0 ? -scale : scale;
     }
@@ -231,12 +329,14 @@ struct DecodeValues {
       const std::size_t n = smaller(std::size_t{form.block}, args.count - begin);
       const std::size_t bytes = form.code_bytes(n);
       const std::byte* const in = args.in + b * form.block_bytes();
-      const auto scale = load_element<float>(in, 0, misalignment(in, sizeof(float)) == 0);
+      const bool in_aligned = misalignment(in, sizeof(float)) == 0;
+      BlockScale scale{load_element<float>(in, 0, in_aligned), 0, 0};
+      if (form.kind == CodeKind::two_means) scale.below = load_element<float>(in, 1, in_aligned);
       block.each([&](unsigned thread) {
         for (std::size_t j = thread; j < bytes; j += threads) {
-          const auto codes = static_cast<std::uint32_t>(in[CodeForm::scale_bytes + j]);
+          const auto codes = static_cast<std::uint32_t>(in[form.scale_bytes() + j]);
           for (unsigned k = 0; k < form.per_byte() && k * bytes + j < n; ++k) {
-            const std::uint32_t code = codes >> (k * form.bits) & ((1u << form.bits) - 1);
+            const std::uint32_t code = form.get(codes, k);
             const std::size_t i = begin + k * bytes + j;
             float value = value_of(form, scale, code) / args.divisor;
             if (args.instead && magnitude_of(value) >= float_infinity) {

@@ -2,6 +2,7 @@
 // tests and the stub driver run the same lines.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -139,6 +140,15 @@ PITH_DEVICE void store_element(std::byte* to, std::size_t i, T value, bool align
 #endif
   if (aligned) require_aligned(to, sizeof(T));
   memcpy(to + i * sizeof(T), &value, sizeof(T));
+}
+
+// Rounded once, whatever nvcc is told about precision.
+PITH_DEVICE float square_root(float value) {
+#if defined(__CUDA_ARCH__) && !defined(PITH_SIMT)
+  return __fsqrt_rn(value);
+#else
+  return std::sqrt(value);
+#endif
 }
 
 // <algorithm> has no device functions.

@@ -217,10 +217,16 @@ void add_list_kernels(std::vector<Timed>& all, Bench& bench, double density) {
 void add_codings(std::vector<Timed>& all, Bench& bench) {
   using enum Coding::Kind;
   const std::pair<const char*, Coding> codings[] = {
-      {"int8", {levels, 8, false, 256}},       {"fp8", {e4m3, 8, false, 256}},
-      {"qsgd 4", {levels, 4, true, 512}},      {"qsgd 2", {levels, 2, true, 512}},
-      {"natural", {powers, 8, true, 512}},     {"sign", {signs, 1, false, 1024}},
-      {"efsign", {mean_signs, 1, false, 1024}}};
+      {"int8", {levels, 8, false, 256}},
+      {"fp8", {e4m3, 8, false, 256}},
+      {"qsgd 4", {levels, 4, true, 512}},
+      {"qsgd 2", {levels, 2, true, 512}},
+      {"natural", {powers, 8, true, 512}},
+      {"sign", {signs, 1, false, 1024}},
+      {"efsign", {mean_signs, 1, false, 1024}},
+      {"terngrad", {.kind = levels, .bits = 2, .draws = true, .block = 512, .clip = 2.5F}},
+      {"onebit", {two_means, 1, false, 1024}},
+      {"3lc", {ternary, 8, false, 1024}}};
   for (const auto& [name, coding] : codings) {
     all.push_back({fmt::format("encode {}", name), 0, nullptr, [&bench, coding] {
                      kernels::encode_values(

@@ -24,7 +24,10 @@ double error_of(const pith::Coding& coding, double value, double largest) {
     case Kind::bf16:
       return std::ldexp(value, -8);
     case Kind::mean_signs:
+    case Kind::two_means:
       return value + largest;
+    case Kind::ternary:
+      return largest;
     case Kind::signs:
       break;
   }

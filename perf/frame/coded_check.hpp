@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <span>
 
-#include "core/sparse_kernel_args.hpp"
+#include "core/sparse/coding.hpp"
 
 namespace pith_perf {
 

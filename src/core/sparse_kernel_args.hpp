@@ -16,6 +16,7 @@
 
 #include "core/compute.hpp"
 #include "core/dtype.hpp"
+#include "core/sparse/coding.hpp"
 
 namespace pith {
 
@@ -317,56 +318,6 @@ struct DecodeIndicesKernel {
   };
   static std::size_t work_bytes(const Args& args) { return args.bytes; }
   static KernelNote note(const Args& args) { return {"decode", {}, {{{args.coded, args.bytes}}}}; }
-};
-
-// A vector of values coded in blocks: a float32 scale, then a code of `bits` bits per value. Byte j
-// of a block's codes has those of its values j, j + n, j + 2 n, ... from its lowest bits up, with n
-// the number of these bytes, so that neighbouring values make neighbouring bytes. A scale of NaN
-// makes all values of its block NaN; a value that is not finite makes its block's scale NaN. A
-// scale with all bits set is such a NaN, too, and a sum passes it on: no values are coded to it.
-// bf16 has no scale, and its values lie one behind another.
-struct Coding {
-  enum class Kind : std::uint8_t {
-    levels,  // signed integers times the scale; the largest magnitude has the last level
-    powers,  // a sign, and how many times the scale is halved; 127: zero
-    signs,   // the sign of the scale; that of zero changes from index to index, and with the key
-    mean_signs,  // as signs; the scale is the mean magnitude
-    e4m3,        // 8-bit floats times the scale; the largest magnitude has the last number
-    e5m2,
-    bf16,
-  };
-  static constexpr std::size_t most_block = 4096;
-  static constexpr std::uint32_t marked_scale = 0xffffffff;
-  static constexpr std::size_t granule = 16;  // bytes of codes are a multiple of it
-
-  Kind kind = Kind::levels;
-  std::uint8_t bits = 8;      // 1, 2, 4 or 8; 16 for bf16
-  bool draws = false;         // levels, powers: rounds at random without bias; else to the nearest
-  std::uint16_t block = 256;  // values that share a scale
-  // What coding loses stays with the rank that codes, for the next call; see coded_sum.hpp.
-  bool keeps_rest = false;
-
-  constexpr std::size_t scale_bytes() const { return kind == Kind::bf16 ? 0 : sizeof(float); }
-  constexpr std::size_t codes_per_byte() const { return 8u / bits; }
-  // Of a block of `values`, at most `block`.
-  constexpr std::size_t code_bytes(std::size_t values) const {
-    if (kind == Kind::bf16) return values * size_of(DType::bf16);
-    const std::size_t bytes = (values + codes_per_byte() - 1) / codes_per_byte();
-    return (bytes + granule - 1) / granule * granule;
-  }
-  constexpr std::size_t bytes(std::size_t count) const {
-    const std::size_t rest = count % block;
-    return count / block * (scale_bytes() + code_bytes(block)) +
-           (rest == 0 ? 0 : scale_bytes() + code_bytes(rest));
-  }
-  bool operator==(const Coding&) const = default;
-};
-
-// What a block is coded with besides its values.
-struct CodingInput {
-  float scale = 1;          // of `signs`
-  std::uint64_t key = 0;    // of the numbers drawn: one per value, by its index
-  std::uint32_t first = 0;  // index of the first value
 };
 
 // out = the coded values.

@@ -35,6 +35,7 @@ constexpr float last_value(const Coding& coding) {
   constexpr float last_e5m2 = 57344;
   if (coding.kind == Coding::Kind::e4m3) return last_e4m3;
   if (coding.kind == Coding::Kind::e5m2) return last_e5m2;
+  if (coding.kind == Coding::Kind::ternary) return 1;
   return static_cast<float>(last_level(coding.bits));
 }
 
@@ -42,38 +43,81 @@ constexpr bool is_of_signs(Coding::Kind kind) {
   return kind == Coding::Kind::signs || kind == Coding::Kind::mean_signs;
 }
 
-struct BlockScale {
-  float scale = 0;
-  float factor = 0;  // what values are multiplied by; of `powers` and `signs` none
-};
-
-// The mean of a block's magnitudes is that of 16 sums, each of every 16th value in order, times a
-// small number, so that no sum is infinite.
-inline constexpr std::size_t magnitude_sums = 16;
-inline constexpr float magnitude_part = 1.0f / Coding::most_block;
-inline float mean_of(std::array<float, magnitude_sums> sums, std::size_t values) {
-  for (std::size_t half = magnitude_sums / 2; half > 0; half /= 2) {
-    for (std::size_t i = 0; i < half; ++i) sums[i] += sums[i + half];
-  }
-  return sums[0] / (magnitude_part * static_cast<float>(values));
+// Whose scales are given or means, whatever the largest magnitude.
+constexpr bool has_means(Coding::Kind kind) {
+  return is_of_signs(kind) || kind == Coding::Kind::two_means;
 }
 
-// `largest`: the largest magnitude of the block, as bits; `given`: of `signs` the input's scale, of
-// `mean_signs` the mean. Numbers so small that their factor is not finite count as zero.
-inline BlockScale scale_of(const Coding& coding, std::uint32_t largest, float given) {
+struct BlockScale {
+  float scale = 0;
+  float below = 0;   // of `two_means`: the second one
+  float factor = 0;  // what values are multiplied by; of `powers`, means and signs none
+};
+
+// What a block is measured by besides its largest magnitude.
+struct BlockMeasure {
+  float mean = 0;         // of `signs` the input's scale, else the mean magnitude
+  float below = 0;        // of `two_means`, whose `mean` is that of the other values
+  float mean_square = 0;  // where values are clipped; of the values by the largest magnitude
+};
+
+// Sums of a block's values are 32 sums, each of every 32nd value in order: several vectors, since
+// one would wait for each addition. Values are summed times a small number, so that no sum is
+// infinite.
+inline constexpr std::size_t block_sums = 32;
+inline constexpr float summed_part = 1.0f / Coding::most_block;
+using BlockSums = std::array<float, block_sums>;
+inline float sum_of(BlockSums sums) {
+  for (std::size_t half = block_sums / 2; half > 0; half /= 2) {
+    for (std::size_t i = 0; i < half; ++i) sums[i] += sums[i + half];
+  }
+  return sums[0];
+}
+// Of values whose parts have this sum; of no values zero.
+inline float mean_of(float sum, std::size_t values) {
+  return values == 0 ? 0 : sum / (summed_part * static_cast<float>(values));
+}
+
+// What magnitudes are multiplied by before they are squared; 0 if none of them is to count.
+inline float square_factor(std::uint32_t largest) {
+  const float factor = 1 / std::bit_cast<float>(largest);
+  return factor <= std::numeric_limits<float>::max() ? factor : 0;
+}
+
+// `largest`: the largest magnitude of the block, as bits. Numbers so small that their factor is not
+// finite count as zero.
+inline BlockScale scale_of(const Coding& coding, std::uint32_t largest,
+                           const BlockMeasure& measure) {
   constexpr std::uint32_t infinity = 0x7f800000u;
   constexpr std::uint32_t last_exponent = 254;
-  if (largest >= infinity) return {std::bit_cast<float>(nan_f32), 0};
-  if (is_of_signs(coding.kind)) return {given, 0};
+  constexpr float greatest = std::numeric_limits<float>::max();
+  if (largest >= infinity) return {std::bit_cast<float>(nan_f32), std::bit_cast<float>(nan_f32)};
+  if (has_means(coding.kind)) return {measure.mean, measure.below};
   if (coding.kind == Coding::Kind::powers) {
     const std::uint32_t exponent = std::min((largest >> 23) + 1, last_exponent);
-    return {std::bit_cast<float>(exponent << 23), 0};
+    return {std::bit_cast<float>(exponent << 23)};
   }
   const float last = last_value(coding);
-  const float most = std::bit_cast<float>(largest);
+  float most = std::bit_cast<float>(largest);
+  if (coding.clip > 0) most *= std::min(coding.clip * std::sqrt(measure.mean_square), 1.0f);
+  if (coding.kind == Coding::Kind::ternary) most = std::min(most * coding.sparsity, greatest);
   const float factor = last / most;
-  if (!(factor <= std::numeric_limits<float>::max())) return {};
-  return {most / last, factor};
+  if (!(factor <= greatest)) return {};
+  return {most / last, 0, factor};
+}
+
+// At the beginning of a block.
+inline void write_scales(const Coding& coding, const BlockScale& block, std::byte* out) {
+  std::memcpy(out, &block.scale, sizeof block.scale);
+  if (coding.kind != Coding::Kind::two_means) return;
+  std::memcpy(out + sizeof block.scale, &block.below, sizeof block.below);
+}
+inline BlockScale read_scales(const Coding& coding, const std::byte* in) {
+  BlockScale block;
+  std::memcpy(&block.scale, in, sizeof block.scale);
+  if (coding.kind != Coding::Kind::two_means) return block;
+  std::memcpy(&block.below, in + sizeof block.scale, sizeof block.below);
+  return block;
 }
 
 // The constants of a 32-bit hash with two multiplications; low bias by Wellons's search
@@ -93,6 +137,10 @@ constexpr std::uint32_t drawn_bits(std::uint64_t key, std::uint32_t index) {
   x = (x ^ x >> 15) * DrawHash::second;
   return x ^ x >> 16;
 }
+
+// The digits of `ternary` codes count 1, 3, 9, 27 and 81; that of zero is 1.
+inline constexpr std::array<std::uint32_t, 5> ternary_places = {1, 3, 9, 27, 81};
+inline constexpr std::uint32_t ternary_zeros = 121;
 
 // Whether zero counts as negative.
 constexpr bool sign_of_zero(std::uint64_t key, std::uint32_t index) {

@@ -40,30 +40,65 @@ inline constexpr bool is_float8 = kKind == Kind::e4m3 || kKind == Kind::e5m2;
 // One coding at compile time: the arithmetic on a vector of values or codes.
 template <Kind kKind, unsigned kBits, bool kDraws>
 struct Coder {
-  static constexpr std::size_t per_byte = 8 / kBits;
+  static constexpr std::size_t per_byte = kKind == Kind::ternary ? 5 : 8 / kBits;
+  static constexpr std::size_t scale_bytes =
+      kKind == Kind::two_means ? 2 * sizeof(float) : sizeof(float);
 
   BlockScale block;
   std::uint64_t key = 0;
 
-  // For the values from `index` on; `spread` is each lane's number times DrawHash::spread.
-  HWY_INLINE Word drawn(std::uint32_t index, Word spread) const {
+  // `start`: see starts_at().
+  HWY_INLINE Word drawn(Word start) const {
     const Word high = constant(static_cast<std::uint32_t>(key >> 32));
-    const Word start = constant(index * DrawHash::spread + static_cast<std::uint32_t>(key));
-    Word x = hn::Add(start, spread);
-    x = hn::Mul(hn::Xor(x, hn::ShiftRight<16>(x)), constant(DrawHash::first));
+    Word x = hn::Mul(hn::Xor(start, hn::ShiftRight<16>(start)), constant(DrawHash::first));
     x = hn::Xor(x, high);
     x = hn::Mul(hn::Xor(x, hn::ShiftRight<15>(x)), constant(DrawHash::second));
     return hn::Xor(x, hn::ShiftRight<16>(x));
   }
 
-  // In the low bits of each word; as for drawn().
-  HWY_INLINE Word code_of(Float value, std::uint32_t index, Word spread) const {
+  // What is drawn for the values from `index` on begins with these. `spread` is each lane's number
+  // times DrawHash::spread.
+  HWY_INLINE Word starts_at(std::uint32_t index, Word spread) const {
+    return hn::Add(constant(index * DrawHash::spread + static_cast<std::uint32_t>(key)), spread);
+  }
+
+  // A level, its signed integer's low bits shifted by kShift.
+  template <int kShift>
+  HWY_INLINE Word level_of(Float value, Word start) const {
+    const Float scaled = hn::Mul(value, hn::Set(Floats(), block.factor));
+    Integer level;
+    if constexpr (kDraws) {
+      const auto random = hn::BitCast(Integers(), hn::ShiftRight<8>(drawn(start)));
+      // The product is exact, so that it is all the same whether the addition is fused with it.
+      const Float moved =
+          hn::MulAdd(hn::ConvertTo(Floats(), random), hn::Set(Floats(), 0x1p-24f), scaled);
+      if constexpr (kBits == 2) {
+        const auto up = hn::RebindMask(Words(), hn::Ge(moved, hn::Set(Floats(), 1)));
+        const auto down = hn::RebindMask(Words(), hn::Lt(moved, hn::Zero(Floats())));
+        return hn::Or(hn::IfThenElseZero(up, constant(1u << kShift)),
+                      hn::IfThenElseZero(down, constant(3u << kShift)));
+      }
+      level = hn::ConvertTo(Integers(), hn::Floor(moved));
+    } else {
+      level = hn::NearestInt(scaled);
+    }
+    const Integer last = hn::Set(Integers(), last_level(kBits));
+    const Integer clipped = hn::Min(hn::Max(level, hn::Neg(last)), last);
+    const Word code = hn::And(hn::BitCast(Words(), clipped), constant((1u << kBits) - 1));
+    return hn::ShiftLeft<kShift>(code);
+  }
+
+  // The values' codes, shifted by kShift.
+  template <int kShift>
+  HWY_INLINE Word code_of(Float value, Word start) const {
     if constexpr (is_of_signs(kKind)) {
-      const Word start = constant(index * DrawHash::spread + static_cast<std::uint32_t>(key));
       const auto is_zero = hn::RebindMask(Words(), hn::Eq(value, hn::Zero(Floats())));
-      return hn::ShiftRight<31>(select(is_zero, hn::Add(start, spread), as_word(value)));
+      return hn::ShiftLeft<kShift>(hn::ShiftRight<31>(select(is_zero, start, as_word(value))));
+    } else if constexpr (kKind == Kind::two_means) {
+      const auto is_below = hn::RebindMask(Words(), hn::Lt(value, hn::Zero(Floats())));
+      return hn::IfThenElseZero(is_below, constant(1u << kShift));
     } else if constexpr (kKind == Kind::powers) {
-      const Word up = kDraws ? hn::ShiftRight<9>(drawn(index, spread)) : constant(1u << 22);
+      const Word up = kDraws ? hn::ShiftRight<9>(drawn(start)) : constant(1u << 22);
       const Word bits = as_word(value);
       const Word top = constant(std::bit_cast<std::uint32_t>(block.scale) >> 23);
       const Word rounded = hn::Add(hn::And(bits, constant(0x7fffffffu)), up);
@@ -75,25 +110,60 @@ struct Coder {
     } else if constexpr (is_float8<kKind>) {
       return encode<Float8<kKind> >(hn::Mul(value, hn::Set(Floats(), block.factor)));
     } else {
-      const Float scaled = hn::Mul(value, hn::Set(Floats(), block.factor));
-      Integer level;
-      if constexpr (kDraws) {
-        const auto random = hn::BitCast(Integers(), hn::ShiftRight<8>(drawn(index, spread)));
-        const Float part = hn::Mul(hn::ConvertTo(Floats(), random), hn::Set(Floats(), 0x1p-24f));
-        level = hn::ConvertTo(Integers(), hn::Floor(hn::Add(scaled, part)));
-      } else {
-        level = hn::NearestInt(scaled);
-      }
-      const Integer last = hn::Set(Integers(), last_level(kBits));
-      const Integer clipped = hn::Min(hn::Max(level, hn::Neg(last)), last);
-      return hn::And(hn::BitCast(Words(), clipped), constant((1u << kBits) - 1));
+      return level_of<kShift>(value, start);
+    }
+  }
+
+  // The codes of the values at `values`, `apart` further on, and so on: a byte in each word.
+  HWY_INLINE Word packed(const float* values, std::size_t apart, Word start) const {
+    if constexpr (kKind == Kind::ternary) {
+      const Float factor = hn::Set(Floats(), block.factor);
+      Float sum = hn::Zero(Floats());
+      unrolled<per_byte>([&](auto k) HWY_ATTR {
+        const Float digit =
+            hn::Round(hn::Mul(hn::LoadU(Floats(), values + k.value * apart), factor));
+        sum = hn::MulAdd(digit, hn::Set(Floats(), float(ternary_places[k.value])), sum);
+      });
+      const Integer codes = hn::ConvertTo(Integers(), sum);
+      return hn::Add(hn::BitCast(Words(), codes), constant(ternary_zeros));
+    } else {
+      Word all = hn::Zero(Words());
+      unrolled<per_byte>([&](auto k) HWY_ATTR {
+        const auto apart_words = static_cast<std::uint32_t>(k.value * apart);
+        const Word own = hn::Add(start, constant(apart_words * DrawHash::spread));
+        const Float value = hn::LoadU(Floats(), values + k.value * apart);
+        all = hn::Or(all, code_of<static_cast<int>(k.value * kBits)>(value, own));
+      });
+      return all;
+    }
+  }
+
+  // The codes in place k of bytes; bits above their own may be set.
+  template <std::size_t k>
+  static HWY_INLINE Word codes_in(Word bytes) {
+    if constexpr (kKind == Kind::ternary) {
+      // The fraction of byte / 3^(k + 1), times three: exact for all bytes, with 16 bits.
+      constexpr std::uint32_t power = 3 * ternary_places[k];
+      const hn::Repartition<std::uint16_t, Words> halves;
+      constexpr std::uint32_t inverse = 65535 / power + 1;
+      const auto fraction =
+          hn::Mul(hn::BitCast(halves, bytes), hn::BitCast(halves, constant(inverse)));
+      return hn::BitCast(Words(), hn::MulHigh(fraction, hn::BitCast(halves, constant(3))));
+    } else {
+      return hn::ShiftRight<static_cast<int>(k * kBits)>(bytes);
     }
   }
 
   // Bits of `code` above its own are ignored.
-  static HWY_INLINE Float value_of(Word code, Float scale) {
+  static HWY_INLINE Float value_of(Word code, Float scale, Float below) {
     if constexpr (is_of_signs(kKind)) {
       return as_float(hn::Xor(as_word(scale), hn::ShiftLeft<31>(code)));
+    } else if constexpr (kKind == Kind::two_means) {
+      const auto is_below = hn::TestBit(code, constant(1));
+      return hn::IfThenElse(hn::RebindMask(Floats(), is_below), below, scale);
+    } else if constexpr (kKind == Kind::ternary) {
+      const Integer digit = hn::Sub(hn::BitCast(Integers(), code), hn::Set(Integers(), 1));
+      return hn::Mul(hn::ConvertTo(Floats(), digit), scale);
     } else if constexpr (kKind == Kind::powers) {
       const Word halvings = hn::And(code, constant(127));
       const Float power = as_float(hn::ShiftLeft<23>(hn::Sub(constant(127), halvings)));
@@ -119,20 +189,102 @@ HWY_INLINE std::uint32_t largest_of(const float* values, std::size_t n) {
   return static_cast<std::uint32_t>(hn::GetLane(hn::MaxOfLanes(Integers(), largest)));
 }
 
-// Of whole vectors; `n` of the values count.
-HWY_INLINE float mean_magnitude(const float* values, std::size_t whole, std::size_t n) {
-  const std::size_t lanes = hn::Lanes(Floats());
-  const Float small = hn::Set(Floats(), magnitude_part);
-  std::array<float, magnitude_sums> sums{};
-  for (std::size_t part = 0; part < magnitude_sums; part += lanes) {
-    Float sum = hn::Zero(Floats());
-    for (std::size_t i = part; i < whole; i += magnitude_sums) {
-      const Float part_of_it = hn::Mul(hn::LoadU(Floats(), values + i), small);
-      sum = hn::Add(sum, hn::Abs(part_of_it));
-    }
-    hn::StoreU(sum, Floats(), sums.data() + part);
+// A block's sums, as vectors.
+class VectorSums {
+ public:
+  static constexpr std::size_t vectors = block_sums / hn::MaxLanes(Floats());
+
+  template <std::size_t k>
+  HWY_INLINE void add(Float part) {
+    sums_[k] = hn::Add(sums_[k], part);
   }
-  return mean_of(sums, n);
+  // In the order of sum_of().
+  HWY_INLINE float sum() {
+    fold<vectors / 2>();
+    return sum_of_lanes(Floats(), sums_[0]);
+  }
+
+ private:
+  template <std::size_t half>
+  HWY_INLINE void fold() {
+    if constexpr (half > 0) {
+      unrolled<half>([&](auto k) HWY_ATTR { add<k.value>(sums_[k.value + half]); });
+      fold<half / 2>();
+    }
+  }
+  template <class D>
+  static HWY_INLINE float sum_of_lanes(D, hn::Vec<D> v) {
+    if constexpr (hn::MaxLanes(D()) == 1) {
+      return hn::GetLane(v);
+    } else {
+      const hn::Half<D> half;
+      return sum_of_lanes(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+    }
+  }
+
+  Float sums_[vectors] = {};
+};
+
+// Calls body(k, vector) for the vectors of values; their parts belong to vector k of sums.
+template <class Body>
+HWY_INLINE void for_each_vector(const float* values, std::size_t whole, const Body& body) {
+  const std::size_t lanes = hn::Lanes(Floats());
+  std::size_t i = 0;
+  for (; i + block_sums <= whole; i += block_sums) {
+    unrolled<VectorSums::vectors>(
+        [&](auto k) HWY_ATTR { body(k, hn::LoadU(Floats(), values + i + k.value * lanes)); });
+  }
+  unrolled<VectorSums::vectors>([&](auto k) HWY_ATTR {
+    const std::size_t at = i + k.value * lanes;
+    if (at < whole) body(k, hn::LoadU(Floats(), values + at));
+  });
+}
+
+// Of whole vectors, as the next two; `n` of the values count.
+HWY_INLINE BlockMeasure mean_magnitude(const float* values, std::size_t whole, std::size_t n) {
+  const Float small = hn::Set(Floats(), summed_part);
+  VectorSums sums;
+  for_each_vector(values, whole, [&](auto k, Float value) HWY_ATTR {
+    sums.add<k.value>(hn::Abs(hn::Mul(value, small)));
+  });
+  return {mean_of(sums.sum(), n)};
+}
+
+HWY_INLINE BlockMeasure two_means(const float* values, std::size_t whole, std::size_t n) {
+  const Float small = hn::Set(Floats(), summed_part);
+  const Word one = constant(1);
+  VectorSums sums, sums_below;
+  Word below = hn::Zero(Words());
+  for_each_vector(values, whole, [&](auto k, Float value) HWY_ATTR {
+    const auto is_below = hn::Lt(value, hn::Zero(Floats()));
+    const Float part = hn::Mul(value, small);
+    sums.add<k.value>(hn::IfThenZeroElse(is_below, part));
+    sums_below.add<k.value>(hn::IfThenElseZero(is_below, part));
+    below = hn::Add(below, hn::IfThenElseZero(hn::RebindMask(Words(), is_below), one));
+  });
+  const std::size_t counted = hn::GetLane(hn::SumOfLanes(Words(), below));
+  return {mean_of(sums.sum(), n - counted), mean_of(sums_below.sum(), counted)};
+}
+
+HWY_INLINE BlockMeasure mean_square(const float* values, std::size_t whole, std::size_t n,
+                                    std::uint32_t largest) {
+  const Float factor = hn::Set(Floats(), square_factor(largest));
+  VectorSums sums;
+  for_each_vector(values, whole, [&](auto k, Float value) HWY_ATTR {
+    const Float part = hn::Mul(value, factor);
+    sums.add<k.value>(hn::Mul(part, part));
+  });
+  return {0, 0, sums.sum() / static_cast<float>(n)};
+}
+
+template <Kind kKind>
+HWY_INLINE BlockMeasure measure_of(const Coding& coding, const CodingInput& input,
+                                   const float* values, std::size_t whole, std::size_t n,
+                                   std::uint32_t largest) {
+  if constexpr (kKind == Kind::mean_signs) return mean_magnitude(values, whole, n);
+  if constexpr (kKind == Kind::two_means) return two_means(values, whole, n);
+  if (kKind == Kind::levels && coding.clip > 0) return mean_square(values, whole, n, largest);
+  return {input.scale};
 }
 
 // Codes a block of n values, which with zeros behind them fill `bytes` bytes of codes.
@@ -141,47 +293,41 @@ HWY_INLINE void encode_block(const Coding& coding, const CodingInput& input, con
                              std::size_t n, std::size_t bytes, std::byte* out) {
   using Code = Coder<kKind, kBits, kDraws>;
   const std::size_t whole = bytes * Code::per_byte;
-  Code coder;
-  coder.key = input.key;
-  float given = input.scale;
-  if constexpr (kKind == Kind::mean_signs) given = mean_magnitude(values, whole, n);
-  coder.block = scale_of(coding, largest_of(values, whole), given);
-  std::memcpy(out, &coder.block.scale, sizeof(float));
-  out += sizeof(float);
-  if (std::isnan(coder.block.scale)) {
+  const std::uint32_t largest = largest_of(values, whole);
+  const BlockScale block =
+      scale_of(coding, largest, measure_of<kKind>(coding, input, values, whole, n, largest));
+  write_scales(coding, block, out);
+  out += Code::scale_bytes;
+  if (std::isnan(block.scale)) {
     std::memset(out, 0, bytes);
     return;
   }
+  const Code coder{block, input.key};
   const std::size_t lanes = hn::Lanes(Floats());
   const Word spread = hn::Mul(hn::Iota(Words(), 0), constant(DrawHash::spread));
   for (std::size_t j = 0; j < bytes; j += lanes) {
-    Word packed = hn::Zero(Words());
-    unrolled<Code::per_byte>([&](auto k) HWY_ATTR {
-      const std::size_t i = k.value * bytes + j;
-      const Word code = coder.code_of(hn::LoadU(Floats(), values + i),
-                                      input.first + static_cast<std::uint32_t>(i), spread);
-      packed = hn::Or(packed, hn::ShiftLeft<static_cast<int>(k.value * kBits)>(code));
-    });
-    const auto narrow_codes = hn::DemoteTo(CodeBytes(), hn::BitCast(Integers(), packed));
-    store_at(CodeBytes(), narrow_codes, out, j);
+    const Word start = coder.starts_at(input.first + static_cast<std::uint32_t>(j), spread);
+    const Word codes = coder.packed(values + j, bytes, start);
+    store_at(CodeBytes(), hn::DemoteTo(CodeBytes(), hn::BitCast(Integers(), codes)), out, j);
   }
 }
 
 // Calls put(i, values) for the vectors of a block, in order: bytes are read again for each of their
 // codes, since stores to several places in turn took twice as long [Zen 4, 256 MiB].
 template <Kind kKind, unsigned kBits, class Put>
-HWY_INLINE void decode_block(const std::byte* in, std::size_t bytes, const Put& put) {
+HWY_INLINE void decode_block(const Coding& coding, const std::byte* in, std::size_t bytes,
+                             const Put& put) {
   using Code = Coder<kKind, kBits, false>;
-  float first = 0;
-  std::memcpy(&first, in, sizeof first);
-  const Float scale = hn::Set(Floats(), first);
-  in += sizeof(float);
+  const BlockScale block = read_scales(coding, in);
+  const Float scale = hn::Set(Floats(), block.scale);
+  const Float below = hn::Set(Floats(), block.below);
+  in += Code::scale_bytes;
   const std::size_t lanes = hn::Lanes(Floats());
   unrolled<Code::per_byte>([&](auto k) HWY_ATTR {
     for (std::size_t j = 0; j < bytes; j += lanes) {
       const Word packed = hn::PromoteTo(Words(), load_at(CodeBytes(), in, j));
-      const Word code = hn::ShiftRight<static_cast<int>(k.value * kBits)>(packed);
-      put(k.value * bytes + j, Code::value_of(code, scale));
+      const Word code = Code::template codes_in<k.value>(packed);
+      put(k.value * bytes + j, Code::value_of(code, scale, below));
     }
   });
 }
@@ -204,7 +350,7 @@ void encode_as(const EncodeValuesKernel::Args& args) {
   std::byte* out = args.out;
   for_each_block(args.coding, args.count, [&](std::size_t begin, std::size_t n) HWY_ATTR {
     const std::size_t bytes = args.coding.code_bytes(n);
-    const std::size_t whole = bytes * 8 / kBits;
+    const std::size_t whole = bytes * args.coding.codes_per_byte();
     const float* values = args.in + begin;
     if (n < whole) {
       std::memcpy(padded, values, n * sizeof(float));
@@ -213,7 +359,7 @@ void encode_as(const EncodeValuesKernel::Args& args) {
     }
     encode_block<kKind, kBits, kDraws>(args.coding, input_at(args.input, begin), values, n, bytes,
                                        out);
-    out += sizeof(float) + bytes;
+    out += args.coding.scale_bytes() + bytes;
   });
 }
 
@@ -227,12 +373,13 @@ void decode_as(const DecodeValuesKernel::Args& args) {
   for_each_block(args.coding, args.count, [&](std::size_t begin, std::size_t n) HWY_ATTR {
     const std::size_t bytes = args.coding.code_bytes(n);
     std::byte* out = args.out + begin * size_of(args.type);
-    const bool direct = args.type == DType::f32 && n == bytes * 8 / kBits && !args.instead;
+    const bool direct =
+        args.type == DType::f32 && n == bytes * args.coding.codes_per_byte() && !args.instead;
     std::byte* const to = direct ? out : decoded;
-    decode_block<kKind, kBits>(in, bytes, [&](std::size_t i, Float value) HWY_ATTR {
+    decode_block<kKind, kBits>(args.coding, in, bytes, [&](std::size_t i, Float value) HWY_ATTR {
       store_at(Floats(), divides ? hn::Div(value, divisor) : value, to, i);
     });
-    in += sizeof(float) + bytes;
+    in += args.coding.scale_bytes() + bytes;
     if (direct) return;
     if (args.instead) replace_nonfinite(padded, args.instead + begin, args.divisor, n);
     if (args.type == DType::f32) {
@@ -252,33 +399,34 @@ void sum_as(const SumCodedKernel::Args& args) {
     const std::size_t bytes = args.coding.code_bytes(n);
     if (is_marked(args, at)) {
       mark(args.coding, n, args.out + at);
-      at += sizeof(float) + bytes;
+      at += args.coding.scale_bytes() + bytes;
       return;
     }
     const std::size_t first = args.own ? args.own_rank : 0;
     if (args.own) {
       std::memcpy(sums, args.own + begin, n * sizeof(float));
     } else {
-      decode_block<kKind, kBits>(args.in[0] + at, bytes, [&](std::size_t i, Float value) HWY_ATTR {
-        hn::StoreU(value, Floats(), sums + i);
-      });
+      decode_block<kKind, kBits>(args.coding, args.in[0] + at, bytes,
+                                 [&](std::size_t i, Float value)
+                                     HWY_ATTR { hn::StoreU(value, Floats(), sums + i); });
     }
     for (std::size_t k = 0; k < args.n; ++k) {
       if (k == first) continue;
-      decode_block<kKind, kBits>(args.in[k] + at, bytes, [&](std::size_t i, Float value) HWY_ATTR {
-        hn::StoreU(hn::Add(hn::LoadU(Floats(), sums + i), value), Floats(), sums + i);
-      });
+      decode_block<kKind, kBits>(
+          args.coding, args.in[k] + at, bytes, [&](std::size_t i, Float value) HWY_ATTR {
+            hn::StoreU(hn::Add(hn::LoadU(Floats(), sums + i), value), Floats(), sums + i);
+          });
     }
-    std::fill(sums + n, sums + bytes * 8 / kBits, 0.0f);
+    std::fill(sums + n, sums + bytes * args.coding.codes_per_byte(), 0.0f);
     encode_block<kKind, kBits, kDraws>(args.coding, input_at(args.input, begin), sums, n, bytes,
                                        args.out + at);
     if (args.own) {
-      decode_block<kKind, kBits>(args.out + at, bytes, [&](std::size_t i, Float value) HWY_ATTR {
-        hn::StoreU(value, Floats(), decoded + i);
-      });
+      decode_block<kKind, kBits>(args.coding, args.out + at, bytes,
+                                 [&](std::size_t i, Float value)
+                                     HWY_ATTR { hn::StoreU(value, Floats(), decoded + i); });
       change_own(args.own + begin, sums, decoded, n, args.change + begin);
     }
-    at += sizeof(float) + bytes;
+    at += args.coding.scale_bytes() + bytes;
   });
 }
 
@@ -301,6 +449,8 @@ HWY_INLINE void with_form(const Coding& coding, const Body& body) {
   constexpr auto eight = std::integral_constant<unsigned, 8>();
   if (coding.kind == Kind::signs) return body(Form<Kind::signs, 1>());
   if (coding.kind == Kind::mean_signs) return body(Form<Kind::mean_signs, 1>());
+  if (coding.kind == Kind::two_means) return body(Form<Kind::two_means, 1>());
+  if (coding.kind == Kind::ternary) return body(Form<Kind::ternary, 8>());
   if (coding.kind == Kind::e4m3) return body(Form<Kind::e4m3, 8>());
   if (coding.kind == Kind::e5m2) return body(Form<Kind::e5m2, 8>());
   if (coding.kind == Kind::powers) return maybe_drawn(powers, eight);

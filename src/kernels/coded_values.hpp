@@ -1,5 +1,6 @@
 // The kernels of values coded in blocks, on host memory, and their scalar twins, which define the
-// results bit for bit. core/sparse_kernel_args.hpp documents each and the layout.
+// results bit for bit. core/sparse_kernel_args.hpp documents each, core/sparse/coding.hpp
+// the layout.
 //
 // Buffers may start at any byte address. The functions are thread-safe, allocate nothing and cannot
 // fail; they read nothing beyond coding.bytes(count), whatever the codes.

@@ -22,10 +22,39 @@ std::uint32_t sign_bit_of(const CodingInput& input, float value, std::uint32_t i
 }
 
 float mean_magnitude(const Values& values, std::size_t n) {
-  std::array<float, magnitude_sums> sums{};
-  for (std::size_t i = 0; i < n; ++i)
-    sums[i % magnitude_sums] += std::fabs(values[i] * magnitude_part);
-  return mean_of(sums, n);
+  BlockSums sums{};
+  for (std::size_t i = 0; i < n; ++i) sums[i % block_sums] += std::fabs(values[i] * summed_part);
+  return mean_of(sum_of(sums), n);
+}
+
+BlockMeasure two_means(const Values& values, std::size_t n) {
+  BlockSums sums{};
+  BlockSums sums_below{};
+  std::size_t below = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    const bool is_below = values[i] < 0;
+    (is_below ? sums_below : sums)[i % block_sums] += values[i] * summed_part;
+    below += is_below ? 1 : 0;
+  }
+  return {mean_of(sum_of(sums), n - below), mean_of(sum_of(sums_below), below)};
+}
+
+float mean_square(const Values& values, std::size_t n, std::uint32_t largest) {
+  const float factor = square_factor(largest);
+  BlockSums sums{};
+  for (std::size_t i = 0; i < n; ++i) {
+    const float part = values[i] * factor;
+    sums[i % block_sums] += part * part;
+  }
+  return sum_of(sums) / static_cast<float>(n);
+}
+
+BlockMeasure measure_of(const Coding& coding, const CodingInput& input, const Values& values,
+                        std::size_t n, std::uint32_t largest) {
+  if (coding.kind == Coding::Kind::mean_signs) return {mean_magnitude(values, n)};
+  if (coding.kind == Coding::Kind::two_means) return two_means(values, n);
+  if (coding.clip > 0) return {0, 0, mean_square(values, n, largest)};
+  return {input.scale};
 }
 
 std::uint32_t code_of(const Coding& coding, const BlockScale& block, float value,
@@ -41,6 +70,9 @@ std::uint32_t code_of(const Coding& coding, const BlockScale& block, float value
   const float scaled = value * block.factor;
   if (coding.kind == Coding::Kind::e4m3) return encode<Float8e4m3>(static_cast<double>(scaled));
   if (coding.kind == Coding::Kind::e5m2) return encode<Float8e5m2>(static_cast<double>(scaled));
+  if (coding.kind == Coding::Kind::ternary) {
+    return static_cast<std::uint32_t>(static_cast<int>(std::nearbyint(scaled)) + 1);
+  }
   const int last = last_level(coding.bits);
   const float level = coding.draws ? std::floor(scaled + static_cast<float>(drawn >> 8) * 0x1p-24f)
                                    : std::nearbyint(scaled);
@@ -48,7 +80,12 @@ std::uint32_t code_of(const Coding& coding, const BlockScale& block, float value
   return static_cast<std::uint32_t>(clipped) & ((1u << coding.bits) - 1);
 }
 
-float value_of(const Coding& coding, float scale, std::uint32_t code) {
+float value_of(const Coding& coding, const BlockScale& block, std::uint32_t code) {
+  const float scale = block.scale;
+  if (coding.kind == Coding::Kind::two_means) return code != 0 ? block.below : scale;
+  if (coding.kind == Coding::Kind::ternary) {
+    return static_cast<float>(static_cast<int>(code) - 1) * scale;
+  }
   if (is_of_signs(coding.kind)) return code != 0 ? -scale : scale;
   if (coding.kind == Coding::Kind::powers) {
     const float value = scale * std::bit_cast<float>((127 - (code & 127)) << 23);
@@ -61,6 +98,22 @@ float value_of(const Coding& coding, float scale, std::uint32_t code) {
   return static_cast<float>(static_cast<std::int32_t>(code << unused) >> unused) * scale;
 }
 
+std::uint32_t code_at(const Coding& coding, const CodingInput& input, const BlockScale& block,
+                      const Values& values, std::size_t i) {
+  const std::uint32_t index = input.first + static_cast<std::uint32_t>(i);
+  if (is_of_signs(coding.kind)) return sign_bit_of(input, values[i], index);
+  if (coding.kind == Coding::Kind::two_means) return values[i] < 0 ? 1 : 0;
+  return code_of(coding, block, values[i], coding.draws ? drawn_bits(input.key, index) : 0);
+}
+
+// How many different codes there are, and what that in place k of a byte is multiplied by.
+std::uint32_t codes_of(const Coding& coding) {
+  return coding.kind == Coding::Kind::ternary ? 3 : 1u << coding.bits;
+}
+std::uint32_t place_of(const Coding& coding, std::size_t k) {
+  return coding.kind == Coding::Kind::ternary ? ternary_places[k] : 1u << (k * coding.bits);
+}
+
 // Codes a block of `n` values; those from `n` on are overwritten by zeros.
 void encode_block(const Coding& coding, const CodingInput& input, Values& values, std::size_t n,
                   std::byte* out) {
@@ -70,36 +123,30 @@ void encode_block(const Coding& coding, const CodingInput& input, Values& values
   for (std::size_t i = 0; i < n; ++i) {
     largest = std::max(largest, std::bit_cast<std::uint32_t>(values[i]) & 0x7fffffffu);
   }
-  const bool mean = coding.kind == Coding::Kind::mean_signs;
-  const BlockScale block =
-      scale_of(coding, largest, mean ? mean_magnitude(values, n) : input.scale);
-  std::memcpy(out, &block.scale, sizeof block.scale);
-  out += sizeof(float);
+  const BlockScale block = scale_of(coding, largest, measure_of(coding, input, values, n, largest));
+  write_scales(coding, block, out);
+  out += coding.scale_bytes();
   std::memset(out, 0, bytes);
   if (std::isnan(block.scale)) return;
   for (std::size_t j = 0; j < bytes; ++j) {
+    std::uint32_t codes = 0;
     for (std::size_t k = 0; k < coding.codes_per_byte(); ++k) {
       const std::size_t i = k * bytes + j;
-      const std::uint32_t index = input.first + static_cast<std::uint32_t>(i);
-      const std::uint32_t code =
-          is_of_signs(coding.kind)
-              ? sign_bit_of(input, values[i], index)
-              : code_of(coding, block, values[i], coding.draws ? drawn_bits(input.key, index) : 0);
-      out[j] |= static_cast<std::byte>(code << (k * coding.bits));
+      codes += code_at(coding, input, block, values, i) * place_of(coding, k);
     }
+    out[j] = static_cast<std::byte>(codes);
   }
 }
 
 template <class Put>
 void decode_block(const Coding& coding, const std::byte* in, std::size_t n, const Put& put) {
   const std::size_t bytes = coding.code_bytes(n);
-  float scale = 0;
-  std::memcpy(&scale, in, sizeof scale);
-  const std::byte* codes = in + sizeof(float);
+  const BlockScale block = read_scales(coding, in);
+  const std::byte* codes = in + coding.scale_bytes();
   for (std::size_t i = 0; i < n; ++i) {
     const auto byte = static_cast<std::uint32_t>(codes[i % bytes]);
-    const std::uint32_t code = byte >> (i / bytes * coding.bits) & ((1u << coding.bits) - 1);
-    put(i, value_of(coding, scale, code));
+    const std::uint32_t code = byte / place_of(coding, i / bytes) % codes_of(coding);
+    put(i, value_of(coding, block, code));
   }
 }
 

@@ -100,7 +100,9 @@ class CodedReference final : public SchemeReference {
         mix(of_tensor, 2 * static_cast<std::uint64_t>(rank) + (sums ? 1 : 0)),
         static_cast<std::uint32_t>(block.range.begin)};
     std::vector<std::byte> bytes(coding_.bytes(values.size()));
-    kernels::scalar::encode_values({coding_, input, values.data(), values.size(), bytes.data()});
+    Coding coding = coding_;
+    if (sums) coding.clip = 0;
+    kernels::scalar::encode_values({coding, input, values.data(), values.size(), bytes.data()});
     std::vector<float> back(values.size());
     kernels::scalar::decode_values({coding_, bytes.data(), values.size(),
                                     reinterpret_cast<std::byte*>(back.data()), DType::f32, 1});

@@ -28,7 +28,13 @@ std::vector<Coding> all_codings() {
   codings.push_back({powers, 8, false, 512});
   codings.push_back({powers, 8, true, 512});
   codings.push_back({signs, 1, false, 1024});
+  codings.push_back({.kind = levels, .bits = 2, .draws = true, .block = 512, .clip = 2.5F});
+  codings.push_back({.kind = levels, .bits = 8, .draws = false, .block = 256, .clip = 1.01F});
   codings.push_back({mean_signs, 1, false, 1024});
+  codings.push_back({two_means, 1, false, 1024});
+  for (const float sparsity : {1.0F, 1.75F}) {
+    codings.push_back({.kind = ternary, .block = 1024, .sparsity = sparsity});
+  }
   codings.push_back({e4m3, 8, false, 256});
   codings.push_back({e5m2, 8, false, 256});
   codings.push_back({bf16, 16, false, 64});
@@ -178,6 +184,62 @@ TEST_CASE("signs with the mean magnitude of their block") {
     const double mean = sum / double(end - begin);
     for (std::size_t i = begin; i < end; ++i) {
       CHECK(std::fabs(double(back[i]) - std::copysign(mean, double(values[i]))) < 1e-5 * mean);
+    }
+  }
+}
+
+TEST_CASE("two means, of the values from zero on and of those below") {
+  const Coding coding{Coding::Kind::two_means, 1, false, 128};
+  Floats values = floats_of(Kind::normal, 300, 6);
+  values[7] = -0.0F;
+  std::fill(values.begin() + 128, values.begin() + 256, -2.0F);  // none from zero on
+  const Floats back = decoded(coding, encoded(coding, values), 300);
+  for (std::size_t begin = 0; begin < 300; begin += 128) {
+    const std::size_t end = std::min<std::size_t>(begin + 128, 300);
+    double sums[2] = {0, 0};
+    int counts[2] = {0, 0};
+    for (std::size_t i = begin; i < end; ++i) {
+      sums[values[i] < 0] += double(values[i]);
+      ++counts[values[i] < 0];
+    }
+    for (std::size_t i = begin; i < end; ++i) {
+      const double mean = sums[values[i] < 0] / counts[values[i] < 0];
+      CHECK(std::fabs(double(back[i]) - mean) < 1e-5 * std::fabs(mean));
+    }
+  }
+}
+
+TEST_CASE("magnitudes beyond the clip are cut off, by their block's root mean square") {
+  for (const std::uint8_t bits : {std::uint8_t{2}, std::uint8_t{8}}) {
+    const Coding coding{
+        .kind = Coding::Kind::levels, .bits = bits, .draws = true, .block = 512, .clip = 2.5F};
+    Floats values = floats_of(Kind::normal, 1024, 3);
+    values[5] = -40;
+    std::fill(values.begin() + 512, values.end(), 3.0F);  // nothing is far from its mean
+    double squares = 0;
+    for (std::size_t i = 0; i < 512; ++i) squares += double(values[i]) * double(values[i]);
+    const double most = 2.5 * std::sqrt(squares / 512);
+    const Floats back = decoded(coding, encoded(coding, values), 1024);
+    CHECK(double(back[5]) == Approx(-most));
+    for (std::size_t i = 0; i < 512; ++i) {
+      const double clipped = std::clamp(double(values[i]), -most, most);
+      CHECK(std::fabs(double(back[i]) - clipped) <= most / last_level(bits) * 1.00001);
+    }
+    CHECK(std::count(back.begin() + 512, back.end(), 3.0F) == 512);
+  }
+}
+
+TEST_CASE("ternary values are the nearest of minus the scale, zero and the scale") {
+  for (const float sparsity : {1.0F, 1.9F}) {
+    const Coding coding{.kind = Coding::Kind::ternary, .block = 1024, .sparsity = sparsity};
+    CHECK(coding.bytes(1024) == 4 + 208);
+    Floats values = floats_of(Kind::normal, 1000, 4);
+    values[100] = 4;
+    const float scale = sparsity * 4;
+    const Floats back = decoded(coding, encoded(coding, values), 1000);
+    for (std::size_t i = 0; i < 1000; ++i) {
+      const bool rounds_up = std::fabs(values[i]) > scale / 2;
+      CHECK(back[i] == (rounds_up ? std::copysign(scale, values[i]) : 0.0F));
     }
   }
 }
