@@ -1,6 +1,8 @@
 // Schemes without an election: all elements are sent, unchanged or with fewer bits. Those with
 // feedback=1 keep what coding loses; what draws its roundings needs no such memory, since it loses
 // nothing on average.
+#include <limits>
+
 #include "compress/scheme_keys.hpp"
 
 namespace pith {
@@ -9,9 +11,12 @@ extern const Scheme bf16_scheme;
 extern const Scheme int8_scheme;
 extern const Scheme fp8_scheme;
 extern const Scheme qsgd_scheme;
+extern const Scheme terngrad_scheme;
 extern const Scheme natural_scheme;
 extern const Scheme sign_scheme;
 extern const Scheme efsign_scheme;
+extern const Scheme onebit_scheme;
+extern const Scheme three_lc_scheme;
 
 namespace {
 
@@ -37,8 +42,16 @@ constexpr std::array fp8_keys{keys::choice<0>("format", format_words),
                               keys::choice<2>("feedback", keys::feedback_words)};
 constexpr std::array qsgd_keys{keys::choice<0>("bits", bits_words),
                                keys::choice<1>("bucket", block_words), keys::seed};
+// A block's largest magnitude is at most 64 times the root mean square of 4096 values.
+constexpr std::array terngrad_keys{
+    keys::choice<0>("bucket", block_words),
+    keys::number<0>("clip", 1, 64, "more than 1 and at most 64, which clips nothing"), keys::seed};
 constexpr std::array sign_keys{keys::seed};
 constexpr std::array efsign_keys{keys::choice<0>("block", block_words), keys::seed};
+constexpr std::array onebit_keys{keys::choice<0>("block", block_words)};
+constexpr double below_one = 1 - std::numeric_limits<double>::epsilon() / 2;
+constexpr std::array three_lc_keys{keys::choice<0>("block", block_words),
+                                   keys::number<0>("sparsity", below_one, 1.99, "1 to 1.99")};
 constexpr std::array natural_keys{keys::choice<0>("block", block_words), keys::seed};
 
 }  // namespace
@@ -96,6 +109,23 @@ const Scheme qsgd_scheme{.name = "qsgd",
                                    .block = block_of(spec.choices[1])};
                          }};
 
+// [Wen et al., "TernGrad", NeurIPS 2017], by block where the authors clip and scale by layer. The
+// deviation is from zero: from the mean, a block of equal values would be clipped to nothing.
+const Scheme terngrad_scheme{
+    .name = "terngrad",
+    .summary = "everything as -1, 0 or 1 at random, without bias but for clipped outliers",
+    .exchange = "coded",
+    .keys = terngrad_keys,
+    .choices = {block_512},
+    .numbers = {2.5},
+    .coding = [](const Spec& spec) -> Coding {
+      return {.kind = Coding::Kind::levels,
+              .bits = 2,
+              .draws = true,
+              .block = block_of(spec.choices[0]),
+              .clip = static_cast<float>(spec.numbers[0])};
+    }};
+
 // [Horvath et al., "Natural compression for distributed deep learning", 2019]. Exponents are those
 // below the block's largest, so no range is cut off.
 const Scheme natural_scheme{
@@ -136,6 +166,40 @@ const Scheme efsign_scheme{
               .bits = 1,
               .block = block_of(spec.choices[0]),
               .keeps_rest = true};
+    }};
+
+// [Seide et al., "1-bit stochastic gradient descent", Interspeech 2014], which has two means for
+// each column of a matrix.
+const Scheme onebit_scheme{
+    .name = "onebit",
+    .summary =
+        "one bit each: two means of a block, of values from zero on and below, the rest sent "
+        "later",
+    .exchange = "coded",
+    .keys = onebit_keys,
+    .choices = {block_1024},
+    .coding = [](const Spec& spec) -> Coding {
+      return {.kind = Coding::Kind::two_means,
+              .bits = 1,
+              .block = block_of(spec.choices[0]),
+              .keeps_rest = true};
+    }};
+
+// [Lim, Andersen, Kaminsky, "3LC", MLSys 2019], without its third step: bytes of zeros as the
+// length of their run, by which the length of a message would depend on the values.
+const Scheme three_lc_scheme{
+    .name = "3lc",
+    .summary = "everything as -1, 0 or 1, five values in a byte, the rest sent later",
+    .exchange = "coded",
+    .keys = three_lc_keys,
+    .choices = {block_1024},
+    .numbers = {1},
+    .coding = [](const Spec& spec) -> Coding {
+      return {.kind = Coding::Kind::ternary,
+              .bits = 8,
+              .block = block_of(spec.choices[0]),
+              .keeps_rest = true,
+              .sparsity = static_cast<float>(spec.numbers[0])};
     }};
 
 std::string_view name_of(Form form) { return keys::quantise_words[static_cast<std::size_t>(form)]; }

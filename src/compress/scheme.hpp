@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "compress/spec.hpp"
-#include "core/sparse_kernel_args.hpp"
+#include "core/sparse/coding.hpp"
 
 namespace pith {
 
@@ -71,6 +71,7 @@ struct Scheme {
   double density = 0;
   DType values = DType::f32;
   Spec::Choices choices = {};
+  Spec::Numbers numbers = {};
   // Of the exchange `coded`: how values are coded.
   Coding (*coding)(const Spec& spec) = nullptr;
   // Of the exchange `low-rank`: the rank of the factors as which matrices are sent.

@@ -9,9 +9,12 @@ extern const Scheme bf16_scheme;
 extern const Scheme int8_scheme;
 extern const Scheme fp8_scheme;
 extern const Scheme qsgd_scheme;
+extern const Scheme terngrad_scheme;
 extern const Scheme natural_scheme;
 extern const Scheme sign_scheme;
 extern const Scheme efsign_scheme;
+extern const Scheme onebit_scheme;
+extern const Scheme three_lc_scheme;
 extern const Scheme powersgd_scheme;
 extern const Scheme topk_scheme;
 extern const Scheme spardl_scheme;
@@ -30,9 +33,12 @@ constexpr std::array table{
     &int8_scheme,      //
     &fp8_scheme,       //
     &qsgd_scheme,      //
+    &terngrad_scheme,  //
     &natural_scheme,   //
     &sign_scheme,      //
     &efsign_scheme,    //
+    &onebit_scheme,    //
+    &three_lc_scheme,  //
     &powersgd_scheme,  //
     &topk_scheme,      //
     &spardl_scheme,    //

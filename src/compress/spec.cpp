@@ -175,6 +175,7 @@ Spec Spec::of(const Scheme& scheme) {
   spec.density = scheme.density;
   spec.values = scheme.values;
   spec.choices = scheme.choices;
+  spec.numbers = scheme.numbers;
   return spec;
 }
 

@@ -55,7 +55,8 @@ struct Spec {
   // Keys of one scheme, which defines their meaning: numbers of words, and numbers.
   using Choices = std::array<std::uint8_t, 4>;
   Choices choices = {};
-  std::array<double, 2> numbers = {};
+  using Numbers = std::array<double, 2>;
+  Numbers numbers = {};
 
   // Unknown names and keys, duplicates, empty parts and values out of range are errors
   // (invalid_argument) that list what is allowed.

@@ -40,6 +40,7 @@ std::vector<std::string> failing_specs() {
   std::vector<std::string> specs = conserving_specs();
   specs.emplace_back("bf16");
   specs.emplace_back("efsign");
+  specs.emplace_back("onebit");
   specs.emplace_back("powersgd:rank=1");
   specs.emplace_back("topk:density=0.1,feedback=0,bypass=never");
   return specs;

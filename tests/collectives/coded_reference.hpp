@@ -1,5 +1,5 @@
-// The plain reference of schemes that send every element in few bits: int8, fp8, qsgd, natural,
-// sign, efsign.
+// The plain reference of schemes that send every element in few bits: int8, fp8, qsgd,
+// terngrad, natural, sign, efsign, onebit, 3lc.
 #pragma once
 
 #include "tests/collectives/scheme_conformance.hpp"

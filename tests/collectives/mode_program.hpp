@@ -102,7 +102,7 @@ class ModeProgram {
 };
 
 // Several steps: gradients given = results delivered + residuals, and the same results everywhere.
-// `tolerance` is relative to the largest sum.
+// `tolerance` is relative to the largest sum, of what is given or left.
 inline std::string conserve(const SparseCase& c, Mode mode, int steps, double tolerance) {
   ModeProgram modes(c, mode);
   SparseProgram& program = modes.program;
@@ -132,7 +132,10 @@ inline std::string conserve(const SparseCase& c, Mode mode, int steps, double to
       }
       for (int r = 0; r < c.ranks; ++r) {
         const std::vector<float> residual = program.residual(r, t);
-        for (std::size_t i = 0; i < left.size(); ++i) left[i] += double(residual[i]);
+        for (std::size_t i = 0; i < left.size(); ++i) {
+          left[i] += double(residual[i]);
+          most = std::max(most, std::fabs(left[i]));
+        }
       }
       for (std::size_t i = 0; i < left.size(); ++i) {
         if (std::fabs(given[t][i] - delivered[t][i] - left[i]) > tolerance * most) {

@@ -30,7 +30,7 @@ TEST_CASE("what is faster dense", "[sparse]") {
 TEST_CASE("coded values cost what their model says", "[compressed][cost]") {
   for (const std::size_t count : {std::size_t{1000}, std::size_t{1} << 18, std::size_t{2100000}}) {
     for (const int ranks : {2, 4, 8, 17}) {
-      for (const char* spec : {"bf16", "int8", "sign", "efsign"}) {
+      for (const char* spec : {"bf16", "int8", "sign", "efsign", "onebit"}) {
         SparseCase c;
         c.ranks = ranks;
         c.counts = {count};

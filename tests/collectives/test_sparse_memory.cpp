@@ -101,7 +101,7 @@ TEST_CASE("memory that runs out in a compressed call ends it everywhere", "[spar
        {"topk", "topk:exchange=ring", "topk:exchange=split", "topk:exchange=recursive-doubling",
         "ar-topk", "ar-topk:election=variance", "ar-topk:election=variance-lagged,values=bf16",
         "ar-topk:reduction=tree", "exdyna", "exdyna:values=bf16,rule=intended",
-        "micro:reduction=ring", "deft", "deft:values=bf16", "bf16", "int8", "efsign",
+        "micro:reduction=ring", "deft", "deft:values=bf16", "bf16", "int8", "efsign", "onebit",
         "powersgd:rank=1", "none"}) {
     SparseCase c;
     c.ranks = 3;

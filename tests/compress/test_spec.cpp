@@ -24,9 +24,9 @@ void check_says(std::string_view text, const std::vector<std::string>& words) {
   }
 }
 
-const std::vector<std::string> schemes = {"none",    "bf16",    "int8",   "fp8",      "qsgd",
-                                          "natural", "sign",    "efsign", "powersgd", "topk",
-                                          "randomk", "ar-topk", "exdyna", "micro",    "deft"};
+const std::vector<std::string> schemes = {
+    "none",   "bf16", "int8",     "fp8",  "qsgd",    "terngrad", "natural", "sign",  "efsign",
+    "onebit", "3lc",  "powersgd", "topk", "randomk", "ar-topk",  "exdyna",  "micro", "deft"};
 
 }  // namespace
 
@@ -64,6 +64,14 @@ TEST_CASE("codings of specs") {
   CHECK(coding("natural") == Coding{powers, 8, true, 512});
   CHECK(coding("sign") == Coding{signs, 1, false, 1024});
   CHECK(coding("efsign") == Coding{mean_signs, 1, false, 1024, true});
+  CHECK(coding("terngrad") ==
+        Coding{.kind = levels, .bits = 2, .draws = true, .block = 512, .clip = 2.5F});
+  CHECK(coding("terngrad:clip=64,bucket=4096") ==
+        Coding{.kind = levels, .bits = 2, .draws = true, .block = 4096, .clip = 64});
+  CHECK(coding("onebit:block=512") == Coding{two_means, 1, false, 512, true});
+  CHECK(coding("3lc") == Coding{ternary, 8, false, 1024, true});
+  CHECK(coding("3lc:sparsity=1.75").sparsity == 1.75F);
+  CHECK(coding("3lc:sparsity=1") == coding("3lc"));
   CHECK(coding("int8:feedback=1") == Coding{levels, 8, false, 256, true});
   CHECK_FALSE(coding_of(*Spec::parse("powersgd")));
   CHECK(rank_of(*Spec::parse("powersgd")) == 4);
@@ -71,6 +79,10 @@ TEST_CASE("codings of specs") {
   CHECK(rank_of(*Spec::parse("efsign")) == 0);
   check_says("powersgd:rank=0", {"rank is \"0\"", "1 to 128"});
   check_says("qsgd:bits=3", {"bits is \"3\"", "2, 4, 8"});
+  check_says("terngrad:clip=1", {"clip is \"1\"", "more than 1 and at most 64"});
+  check_says("3lc:sparsity=2", {"sparsity is \"2\"", "1 to 1.99"});
+  check_says("3lc:sparsity=0.99", {"sparsity is \"0.99\"", "1 to 1.99"});
+  check_says("onebit:seed=1", {"onebit has no key \"seed\"", "block"});
   check_says("int8:block=100", {"block is \"100\"", "128, 256"});
   check_says("int8:density=0.1", {"int8 has no key \"density\""});
 }

@@ -43,6 +43,9 @@ TEST_CASE("compressed calls of every scheme on device memory give the host's bit
                                           "qsgd:bits=2",
                                           "sign",
                                           "efsign",
+                                          "terngrad",
+                                          "onebit",
+                                          "3lc:sparsity=1.5",
                                           "int8:feedback=1",
                                           "randomk:density=0.01,values=bf16",
                                           "ar-topk:density=0.01",
@@ -162,7 +165,7 @@ TEST_CASE("what is not finite is told to all ranks, on device memory too") {
   const char* spec =
       GENERATE("topk:density=0.01,bypass=never", "topk:nonfinite=drop,bypass=never",
                "ar-topk:density=0.01,bypass=never", "bf16:bypass=never",
-               "exdyna:density=0.01,bypass=never", "topk:density=0.9", "none", "efsign");
+               "exdyna:density=0.01,bypass=never", "topk:density=0.9", "none", "efsign", "onebit");
   INFO(spec);
   const Comms on_device(2);
   const Comms on_host(2);
@@ -184,7 +187,7 @@ TEST_CASE("a compressor's state is saved and loaded, and goes between host and d
   const test::Device device;
   const char* spec = GENERATE("topk:density=0.01,values=bf16,bypass=never",
                               "exdyna:density=0.01,values=bf16,bypass=never", "topk:density=0.9",
-                              "int8:feedback=1", "efsign");
+                              "int8:feedback=1", "efsign", "onebit");
   INFO(spec);
   const Comms on_device(2);
   const Comms on_host(2);

@@ -92,9 +92,21 @@ TEST_CASE("errors outside what is allowed are wrong, and so is no number", "[per
 }
 
 TEST_CASE("values in few bits may be off by their rounding, and no more", "[perf]") {
-  const std::vector<std::string> specs = {
-      "bf16",        "int8",    "fp8",  "fp8:format=e5m2", "int8:feedback=1", "qsgd",
-      "qsgd:bits=2", "natural", "sign", "efsign",          "powersgd"};
+  const std::vector<std::string> specs = {"bf16",
+                                          "int8",
+                                          "fp8",
+                                          "fp8:format=e5m2",
+                                          "int8:feedback=1",
+                                          "qsgd",
+                                          "qsgd:bits=2",
+                                          "natural",
+                                          "sign",
+                                          "efsign",
+                                          "powersgd",
+                                          "terngrad",
+                                          "onebit",
+                                          "3lc",
+                                          "3lc:sparsity=1.9"};
   for (const std::string& spec : specs) {
     INFO(spec);
     CHECK(check_as(spec, spec).wrong == 0);
