@@ -226,6 +226,9 @@ def keep_freed_memory():
 
 def main():
     options = parse()
+    for folder, has in ((options.grace, "grace_dl/dist"), (options.data, "manifest.json")):
+        if not (folder / has).exists():
+            sys.exit(f"grace_lab: {folder} has no {has}")
     os.sched_setaffinity(0, {options.core})
     keep_freed_memory()
     torch.set_num_threads(1)
