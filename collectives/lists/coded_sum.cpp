@@ -142,7 +142,7 @@ Task<Error> sum_coded_values(Call& call, CodedSum sum) {
 // sum, so that its mean is a sign.
 CodingInput coding_input(const Call& call, const SparseCall& args, const Piece& piece, bool sums) {
   const Compressor& compressor = *args.tensors[piece.tensor].compressor;
-  const std::uint64_t of_step = mix(compressor.spec().seed, compressor.step);
+  const std::uint64_t of_step = mix(mix(0, compressor.spec().seed), compressor.step);
   const std::uint64_t of_tensor = mix(mix(of_step, compressor.count()), piece.tensor);
   const std::uint64_t who = 2 * static_cast<std::uint64_t>(call.rank()) + (sums ? 1 : 0);
   return {.scale = sums ? static_cast<float>(call.size()) : 1.0f,

@@ -1,6 +1,8 @@
 // Where bypass=auto makes calls dense, and what coded values cost. What dense specs give:
 // test_schemes.cpp.
 
+#include <set>
+
 #include "collectives/sparse/coded_cost.hpp"
 #include "kernels/scalar.hpp"
 #include "model/bypass.hpp"
@@ -50,6 +52,24 @@ TEST_CASE("coded values cost what their model says", "[compressed][cost]") {
       }
     }
   }
+}
+
+// So that vectors and runs with seeds of their own have errors of their own.
+TEST_CASE("no two seeds and steps draw alike", "[compressed]") {
+  std::set<std::vector<float>> results;
+  for (int seed = 0; seed < 4; ++seed) {
+    SparseCase c;
+    c.ranks = 1;
+    c.spec = fmt::format("qsgd:seed={}", seed);
+    SparseProgram program(c);
+    World world(world_of(c));
+    for (int step = 0; step < 4; ++step) {
+      program.draw(0);
+      REQUIRE(program.step(world) == "");
+      results.insert(program.result(0));
+    }
+  }
+  CHECK(results.size() == 16);
 }
 
 }  // namespace pith::test
