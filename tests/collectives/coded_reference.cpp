@@ -94,7 +94,7 @@ class CodedReference final : public SchemeReference {
   std::vector<float> coded(const std::vector<float>& values, const Block& block, int rank,
                            bool sums) const {
     const std::uint64_t of_tensor =
-        mix(mix(mix(spec_.seed, step_), case_.counts[block.tensor]), block.tensor);
+        mix(mix(mix(mix(0, spec_.seed), step_), case_.counts[block.tensor]), block.tensor);
     const CodingInput input = {
         sums ? float(case_.ranks) : 1.0f,
         mix(of_tensor, 2 * static_cast<std::uint64_t>(rank) + (sums ? 1 : 0)),
