@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "collectives/call.hpp"
+#include "collectives/coded/wire_coding.hpp"
 #include "core/dtype.hpp"
 
 namespace pith {
@@ -127,6 +128,7 @@ struct CollectiveArgs {
   CallPlan plan = {};
   Factor factor = {};
   float divisor = 0;  // avg divides the sum by it; 0: by the number of ranks
+  WireCoding wire = {};
 };
 
 // What choices and costs may depend on; the same on all ranks.

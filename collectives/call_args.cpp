@@ -18,6 +18,7 @@ std::uint64_t digest_of(const CollectiveArgs& args) {
   hash = mix(hash, args.count);
   hash = mix(hash, (static_cast<std::uint64_t>(args.type) << 8) | static_cast<unsigned>(args.op) |
                        (args.factor.used ? 0x80u : 0u));
+  if (args.wire.is_used()) hash = mix(hash, args.wire.digest());
   return with_epoch(mix(hash, static_cast<std::uint64_t>(args.root)), args.tuning);
 }
 

@@ -372,6 +372,38 @@ PITH_API pithResult_t pithAllReduceSparse(const uint64_t* indices, const void* v
                                           size_t* sum_n, uint64_t rows, size_t width,
                                           pithDataType_t type, pithRedOp_t op, pithComm_t comm);
 
+/* AllGather, ReduceScatter, Broadcast and AlltoAll whose messages have fewer bits. Arguments,
+ * groups, streams, captures and the in-place forms are those of the plain calls, except: type is
+ * float32, float16 or bfloat16, and op pithSum or pithAvg. As in ZeRO++ [G. Wang et al., 2023].
+ *
+ * Every value is coded once, by the rank that sends it, and every rank gets the decoded one: the
+ * sender, too, so that all results have the same bits. What a rank sends to itself is coded like
+ * the rest. ReduceScatter adds the decoded values in rank order in float32, and rounds once, to
+ * `type`. The compressor's spec says how values are coded, and must be the same on all ranks: bf16,
+ * int8, fp8, qsgd or natural, without feedback=1; else pithInvalidArgument. In a block with an
+ * element that is not finite all are NaN (bf16: only that element is as it was). qsgd and natural
+ * draw by seed, rank and the number of the call, so that a repeated run gets the same bits.
+ *
+ * Nothing is kept between calls: these calls read the spec and change nothing else of the
+ * compressor, neither residual nor step nor statistics, and count, type and communicator of its
+ * other calls do not matter. One compressor serves any number of them at once, and may be destroyed
+ * as soon as a call has returned; only while one of pithAllReduceCompressed uses it are they
+ * refused. */
+PITH_API pithResult_t pithAllGatherCompressed(const void* send, void* recv, size_t sendcount,
+                                              pithDataType_t type, pithCompressor_t compressor,
+                                              pithComm_t comm, pithStream_t stream);
+PITH_API pithResult_t pithReduceScatterCompressed(const void* send, void* recv, size_t recvcount,
+                                                  pithDataType_t type, pithRedOp_t op,
+                                                  pithCompressor_t compressor, pithComm_t comm,
+                                                  pithStream_t stream);
+PITH_API pithResult_t pithBroadcastCompressed(const void* send, void* recv, size_t count,
+                                              pithDataType_t type, int root,
+                                              pithCompressor_t compressor, pithComm_t comm,
+                                              pithStream_t stream);
+PITH_API pithResult_t pithAlltoAllCompressed(const void* send, void* recv, size_t count,
+                                             pithDataType_t type, pithCompressor_t compressor,
+                                             pithComm_t comm, pithStream_t stream);
+
 /* Statistics of this rank's last call. Set `size` to sizeof(pithCompressorStats_t) first. */
 typedef struct {
   size_t size;

@@ -130,6 +130,11 @@ Error check_op(const char* function, pithRedOp_t op, pithComm_t comm, pithDataTy
                                    name_of(static_cast<DType>(type))));
 }
 
+Error check_sum(const char* function, pithRedOp_t op) {
+  if (op == pithSum || op == pithAvg) return {};
+  return bad(function, fmt::format("op is {}, expected pithSum (0) or pithAvg (4)", describe(op)));
+}
+
 Error check_rank(const char* function, const char* argument, int rank, int ranks) {
   if (rank >= 0 && rank < ranks) return {};
   return bad(function, fmt::format("{} is {}, expected 0 to {}", argument, rank, ranks - 1));

@@ -34,6 +34,8 @@ std::string describe(pithDataType_t type);
 Error check_type(const char* function, pithDataType_t type);
 // One of the five built-in operations, or one that was made for this communicator and type.
 Error check_op(const char* function, pithRedOp_t op, pithComm_t comm, pithDataType_t type);
+// pithSum or pithAvg.
+Error check_sum(const char* function, pithRedOp_t op);
 // `argument`: "root" or "peer".
 Error check_rank(const char* function, const char* argument, int rank, int ranks);
 // Not NULL unless count is 0.

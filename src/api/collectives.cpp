@@ -6,6 +6,7 @@
 #include "api/check.hpp"
 #include "api/comm_handle.hpp"
 #include "api/completion.hpp"
+#include "api/compressor_handle.hpp"
 #include "api/last_error.hpp"
 #include "streams/stream_memory.hpp"
 
@@ -79,9 +80,42 @@ Error submit_move(const char* function, pithComm_t comm, CollectiveArgs&& args,
   return submit(*comm, args, stream);
 }
 
+// How a compressor codes the values of a call, which does not hold it.
+Expected<WireCoding> coding_by(const char* function, pithCompressor_t compressor,
+                               pithDataType_t type) {
+  Error error = check_compressor(function, compressor);
+  if (!error) error = check_free(function, *compressor->state);
+  if (!error) error = check_type(function, type);
+  if (error) return error;
+  if (type != pithFloat32 && type != pithFloat16 && type != pithBfloat16) {
+    return Error(Code::invalid_argument,
+                 fmt::format("{}: type is {}, expected float, half or bfloat16", function,
+                             name_of(static_cast<DType>(type))));
+  }
+  Expected<WireCoding> coding = WireCoding::of(compressor->state->spec());
+  if (!coding) return told_by(function, coding.error());
+  return coding;
+}
+
+Error reduce_scatter(const char* function, const void* send, void* recv, size_t recvcount,
+                     pithDataType_t type, pithRedOp_t op, pithComm_t comm, pithStream_t stream,
+                     WireCoding wire = {}) {
+  constexpr Collective collective = Collective::reduce_scatter;
+  Error error = check_call(function, comm, type);
+  if (!error) error = check_op(function, op, comm, type);
+  if (!error) error = check_extent(function, "recvcount", recvcount, type, collective, comm);
+  if (!error) error = check_memory(function, "send", send, recvcount);
+  if (!error) error = check_memory(function, "recv", recv, recvcount);
+  if (error) return error;
+  CollectiveArgs args = make_args(collective, send, recv, recvcount, type);
+  args.wire = wire;
+  return submit_reduction(function, comm, std::move(args), op, stream);
+}
+
 // send is used on the root only; other ranks pass recv in its place.
 Error broadcast(const char* function, const void* send, void* recv, size_t count,
-                pithDataType_t type, int root, pithComm_t comm, pithStream_t stream) {
+                pithDataType_t type, int root, pithComm_t comm, pithStream_t stream,
+                WireCoding wire = {}) {
   Error error = check_call(function, comm, type);
   if (!error) error = check_root(function, root, comm);
   if (!error) error = check_count(function, "count", count, type, 1);
@@ -90,9 +124,23 @@ Error broadcast(const char* function, const void* send, void* recv, size_t count
   const bool is_root = comm->communicator->rank() == root;
   if (is_root) error = check_memory(function, "send", send, count);
   if (error) return error;
-  return submit_move(
-      function, comm,
-      make_args(Collective::broadcast, is_root ? send : recv, recv, count, type, root), stream);
+  CollectiveArgs args =
+      make_args(Collective::broadcast, is_root ? send : recv, recv, count, type, root);
+  args.wire = wire;
+  return submit_move(function, comm, std::move(args), stream);
+}
+
+Error allgather(const char* function, const void* send, void* recv, size_t sendcount,
+                pithDataType_t type, pithComm_t comm, pithStream_t stream, WireCoding wire = {}) {
+  constexpr Collective collective = Collective::allgather;
+  Error error = check_call(function, comm, type);
+  if (!error) error = check_extent(function, "sendcount", sendcount, type, collective, comm);
+  if (!error) error = check_memory(function, "send", send, sendcount);
+  if (!error) error = check_memory(function, "recv", recv, sendcount);
+  if (error) return error;
+  CollectiveArgs args = make_args(collective, send, recv, sendcount, type);
+  args.wire = wire;
+  return submit_move(function, comm, std::move(args), stream);
 }
 
 Error check_alltoall(const char* function, const void* send, const void* recv, size_t count,
@@ -108,6 +156,21 @@ Error alltoall(const char* function, const void* send, void* recv, size_t count,
                pithDataType_t type, pithComm_t comm, pithStream_t stream) {
   return submit_move(function, comm, make_args(Collective::alltoall, send, recv, count, type),
                      stream);
+}
+
+// Checked, since in place blocks would be overwritten before they are sent.
+Error alltoall_apart(const char* function, const void* send, void* recv, size_t count,
+                     pithDataType_t type, pithComm_t comm, pithStream_t stream,
+                     WireCoding wire = {}) {
+  Error error = check_alltoall(function, send, recv, count, type, comm);
+  if (!error && send == recv && count > 0 && comm->communicator->size() > 1) {
+    error = Error(Code::invalid_argument,
+                  fmt::format("{}: recv is send ({}), expected another buffer", function, send));
+  }
+  if (error) return error;
+  CollectiveArgs args = make_args(Collective::alltoall, send, recv, count, type);
+  args.wire = wire;
+  return submit_move(function, comm, std::move(args), stream);
 }
 
 Error pass_message(const char* function, const char* argument, const void* memory, bool sends,
@@ -163,17 +226,8 @@ pithResult_t pithReduce(const void* send, void* recv, size_t count, pithDataType
 
 pithResult_t pithReduceScatter(const void* send, void* recv, size_t recvcount, pithDataType_t type,
                                pithRedOp_t op, pithComm_t comm, pithStream_t stream) {
-  return concluded(comm, [&]() -> Error {
-    constexpr const char* function = "pithReduceScatter";
-    constexpr Collective collective = Collective::reduce_scatter;
-    Error error = check_call(function, comm, type);
-    if (!error) error = check_op(function, op, comm, type);
-    if (!error) error = check_extent(function, "recvcount", recvcount, type, collective, comm);
-    if (!error) error = check_memory(function, "send", send, recvcount);
-    if (!error) error = check_memory(function, "recv", recv, recvcount);
-    if (error) return error;
-    return submit_reduction(function, comm, make_args(collective, send, recv, recvcount, type), op,
-                            stream);
+  return concluded(comm, [&] {
+    return reduce_scatter("pithReduceScatter", send, recv, recvcount, type, op, comm, stream);
   });
 }
 
@@ -195,29 +249,14 @@ pithResult_t pithBcast(void* buffer, size_t count, pithDataType_t type, int root
 
 pithResult_t pithAllGather(const void* send, void* recv, size_t sendcount, pithDataType_t type,
                            pithComm_t comm, pithStream_t stream) {
-  return concluded(comm, [&]() -> Error {
-    constexpr const char* function = "pithAllGather";
-    constexpr Collective collective = Collective::allgather;
-    Error error = check_call(function, comm, type);
-    if (!error) error = check_extent(function, "sendcount", sendcount, type, collective, comm);
-    if (!error) error = check_memory(function, "send", send, sendcount);
-    if (!error) error = check_memory(function, "recv", recv, sendcount);
-    if (error) return error;
-    return submit_move(function, comm, make_args(collective, send, recv, sendcount, type), stream);
-  });
+  return concluded(
+      comm, [&] { return allgather("pithAllGather", send, recv, sendcount, type, comm, stream); });
 }
 
 pithResult_t pithAlltoAll(const void* send, void* recv, size_t count, pithDataType_t type,
                           pithComm_t comm, pithStream_t stream) {
-  return concluded(comm, [&]() -> Error {
-    constexpr const char* function = "pithAlltoAll";
-    Error error = check_alltoall(function, send, recv, count, type, comm);
-    if (!error && send == recv && count > 0 && comm->communicator->size() > 1) {
-      error = Error(Code::invalid_argument,
-                    fmt::format("{}: recv is send ({}), expected another buffer", function, send));
-    }
-    return error ? error : alltoall(function, send, recv, count, type, comm, stream);
-  });
+  return concluded(
+      comm, [&] { return alltoall_apart("pithAlltoAll", send, recv, count, type, comm, stream); });
 }
 
 pithResult_t api::alltoall_anywhere(const void* send, void* recv, size_t count, pithDataType_t type,
@@ -264,6 +303,52 @@ pithResult_t pithScatter(const void* send, void* recv, size_t recvcount, pithDat
     return submit_move(function, comm,
                        make_args(collective, is_root ? send : nullptr, recv, recvcount, type, root),
                        stream);
+  });
+}
+
+pithResult_t pithAllGatherCompressed(const void* send, void* recv, size_t sendcount,
+                                     pithDataType_t type, pithCompressor_t compressor,
+                                     pithComm_t comm, pithStream_t stream) {
+  return concluded(comm, [&]() -> Error {
+    constexpr const char* function = "pithAllGatherCompressed";
+    const Expected<WireCoding> wire = coding_by(function, compressor, type);
+    if (!wire) return wire.error();
+    return allgather(function, send, recv, sendcount, type, comm, stream, *wire);
+  });
+}
+
+pithResult_t pithReduceScatterCompressed(const void* send, void* recv, size_t recvcount,
+                                         pithDataType_t type, pithRedOp_t op,
+                                         pithCompressor_t compressor, pithComm_t comm,
+                                         pithStream_t stream) {
+  return concluded(comm, [&]() -> Error {
+    constexpr const char* function = "pithReduceScatterCompressed";
+    const Expected<WireCoding> wire = coding_by(function, compressor, type);
+    if (!wire) return wire.error();
+    if (Error error = check_sum(function, op)) return error;
+    return reduce_scatter(function, send, recv, recvcount, type, op, comm, stream, *wire);
+  });
+}
+
+pithResult_t pithBroadcastCompressed(const void* send, void* recv, size_t count,
+                                     pithDataType_t type, int root, pithCompressor_t compressor,
+                                     pithComm_t comm, pithStream_t stream) {
+  return concluded(comm, [&]() -> Error {
+    constexpr const char* function = "pithBroadcastCompressed";
+    const Expected<WireCoding> wire = coding_by(function, compressor, type);
+    if (!wire) return wire.error();
+    return broadcast(function, send, recv, count, type, root, comm, stream, *wire);
+  });
+}
+
+pithResult_t pithAlltoAllCompressed(const void* send, void* recv, size_t count, pithDataType_t type,
+                                    pithCompressor_t compressor, pithComm_t comm,
+                                    pithStream_t stream) {
+  return concluded(comm, [&]() -> Error {
+    constexpr const char* function = "pithAlltoAllCompressed";
+    const Expected<WireCoding> wire = coding_by(function, compressor, type);
+    if (!wire) return wire.error();
+    return alltoall_apart(function, send, recv, count, type, comm, stream, *wire);
   });
 }
 

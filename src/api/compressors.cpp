@@ -17,12 +17,6 @@ Error refuse(const char* function, const std::string& what) {
   return {Code::invalid_argument, fmt::format("{}: {}", function, what)};
 }
 
-Error check_sum(const char* function, pithRedOp_t op) {
-  if (op == pithSum || op == pithAvg) return {};
-  return refuse(function,
-                fmt::format("op is {}, expected pithSum (0) or pithAvg (4)", describe(op)));
-}
-
 // Checks all arguments but the buffers.
 Error check_call(const char* function, size_t count, pithDataType_t type, pithRedOp_t op,
                  pithCompressor_t compressor, pithComm_t comm) {

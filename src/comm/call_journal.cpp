@@ -6,7 +6,9 @@ void CallJournal::begin(RunningCall&, std::uint32_t number, std::uint64_t digest
                         const CollectiveArgs& args) {
   recorder_.begin(number, digest, args);
   if (CallTrace* const trace = links_.trace()) {
-    trace->begin(number, args, links_.model().algorithm(args).name);
+    const std::string_view algorithm =
+        args.wire.is_used() ? args.wire.name() : links_.model().algorithm(args).name;
+    trace->begin(number, args, algorithm);
   }
 }
 

@@ -29,9 +29,10 @@ class CallPlanner {
   // such text changes nothing, on any rank.
   void adopt(std::string_view saved);
 
-  // Not for calls that a graph replays, which have no number: the model alone chooses for them.
+  // Not for calls that a graph replays, which have no number: the model alone chooses for them, and
+  // for what carries the parcels of coded calls.
   void plan(CollectiveArgs& args) {
-    if (learned_) learned_->plan(args);
+    if (learned_ && !args.wire.is_used()) learned_->plan(args);
   }
 
   // By any thread.

@@ -42,9 +42,9 @@ class CallRunner {
     tasks_.complete(args);
     return run_to_end(args);
   }
-  // Whether the call is only a copy: there is one rank, and no factor to multiply by.
+  // Whether the call is only a copy: there is one rank, no factor to multiply by, and no coding.
   bool is_alone(const CollectiveArgs& args) const {
-    return links_.size() == 1 && !args.factor.used;
+    return links_.size() == 1 && !args.factor.used && !args.wire.is_used();
   }
   Error run_alone(const CollectiveArgs& args);
 

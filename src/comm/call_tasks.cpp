@@ -1,5 +1,6 @@
 #include "comm/call_tasks.hpp"
 
+#include "collectives/coded/coded_move.hpp"
 #include "collectives/premultiply.hpp"
 #include "collectives/slowest_rank.hpp"
 
@@ -28,6 +29,7 @@ Task<Error> CallTasks::task_of(Call& call, const CollectiveArgs& args) {
   if (moves_nothing(args)) return do_nothing(call);
   CollectiveArgs placed = args;
   placed.root = links_.order().place_of(args.root);
+  if (placed.wire.is_used()) return run_coded(call, placed);
   scale_average(placed, links_.size());
   const Algorithm& algorithm = links_.model().algorithm(args);
   if (placed.plan.is_told || placed.plan.run) {

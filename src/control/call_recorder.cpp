@@ -15,8 +15,11 @@ namespace {
 std::uint32_t pack(const CollectiveArgs& args) {
   return static_cast<std::uint32_t>(args.collective) | static_cast<std::uint32_t>(args.type) << 8 |
          static_cast<std::uint32_t>(args.op) << 16 |
-         static_cast<std::uint32_t>(args.factor.used) << 24;
+         static_cast<std::uint32_t>(args.factor.used) << 24 |
+         static_cast<std::uint32_t>(args.wire.is_used()) << 25;
 }
+
+bool is_coded(std::uint32_t what) { return (what >> 25 & 1) != 0; }
 
 void unpack(std::uint32_t what, CollectiveArgs& args) {
   args.collective = static_cast<Collective>(what & 0xff);
@@ -49,16 +52,39 @@ void add_keys(std::vector<CallFact>& facts, std::string_view spec) {
   }
 }
 
+using SpecWords = std::array<std::atomic<std::uint64_t>, std::tuple_size_v<Spec::Packed>>;
+
+void store(const Spec& spec, SpecWords& words) {
+  const Spec::Packed packed = spec.pack();
+  for (std::size_t i = 0; i < packed.size(); ++i) {
+    words[i].store(packed[i], std::memory_order_release);
+  }
+}
+
+Spec load(const SpecWords& words) {
+  Spec::Packed packed{};
+  for (std::size_t i = 0; i < packed.size(); ++i) {
+    packed[i] = words[i].load(std::memory_order_acquire);
+  }
+  return Spec::unpack(packed);
+}
+
+void add_compressor(std::vector<CallFact>& facts, const Spec& spec) {
+  facts.push_back({"compressor", std::string(spec.scheme->name)});
+  add_keys(facts, spec.text());
+}
+
 }  // namespace
 
 std::string describe(const CollectiveArgs& args) {
   if (args.collective == Collective::barrier || args.collective == Collective::split) {
     return std::string(name_of(args.collective));
   }
-  std::string text =
-      fmt::format("{} of {} {}", name_of(args.collective), args.count, name_of(args.type));
+  std::string text = fmt::format("{}{} of {} {}", args.wire.is_used() ? "compressed " : "",
+                                 name_of(args.collective), args.count, name_of(args.type));
   if (reduces(args.collective)) text += fmt::format(", {}", operation_of(args));
   if (has_root(args.collective)) text += fmt::format(", root {}", args.root);
+  if (args.wire.is_used()) text += fmt::format(", {}", args.wire.name());
   return text;
 }
 
@@ -85,6 +111,7 @@ void CallRecorder::begin(std::uint32_t number, std::uint64_t digest, const Colle
   e.what.store(pack(args), std::memory_order_release);
   e.root.store(args.root, std::memory_order_release);
   e.tensors.store(0, std::memory_order_release);
+  if (args.wire.is_used()) store(args.wire.spec(), e.spec);
   e.number.store(number, std::memory_order_release);
 }
 
@@ -98,7 +125,6 @@ void CallRecorder::begin(std::uint32_t number, std::uint64_t digest,
   args.type = tensors[0].type;
   args.op = tensors[0].average ? Op::avg : Op::sum;
   const Compressor& compressor = *tensors[0].compressor;
-  const Spec::Packed spec = compressor.spec().pack();
   e.count.store(count, std::memory_order_release);
   e.what.store(pack(args), std::memory_order_release);
   e.root.store(0, std::memory_order_release);
@@ -107,20 +133,13 @@ void CallRecorder::begin(std::uint32_t number, std::uint64_t digest,
   e.scale.store(std::bit_cast<std::uint64_t>(compressor.scale()), std::memory_order_release);
   const auto& layout = compressor.low_rank.layout;
   e.matrices.store(layout ? layout->digest() : 0, std::memory_order_release);
-  for (std::size_t i = 0; i < spec.size(); ++i) {
-    e.spec[i].store(spec[i], std::memory_order_release);
-  }
+  store(compressor.spec(), e.spec);
   e.number.store(number, std::memory_order_release);
 }
 
 // The log line has the whole spec; the note has the scheme, and the keys as facts for comparison.
 void CallRecorder::read_compressed(const Entry& e, const CollectiveArgs& args, Read& read) {
-  Spec::Packed packed{};
-  for (std::size_t i = 0; i < packed.size(); ++i) {
-    packed[i] = e.spec[i].load(std::memory_order_acquire);
-  }
-  const Spec spec = Spec::unpack(packed);
-  const std::string whole_spec = spec.text();
+  const Spec spec = load(e.spec);
   const auto scale = std::bit_cast<double>(e.scale.load(std::memory_order_acquire));
   const std::uint32_t tensors = e.tensors.load(std::memory_order_acquire);
   const std::uint64_t step = e.step.load(std::memory_order_acquire);
@@ -128,17 +147,27 @@ void CallRecorder::read_compressed(const Entry& e, const CollectiveArgs& args, R
   if (tensors > 1) before += fmt::format(", {} tensors", tensors);
   std::string behind = fmt::format(", step {}", step);
   if (scale != 1) behind += fmt::format(", scale {}", scale);
-  read.line = fmt::format("{}, {}{}", before, whole_spec, behind);
+  read.line = fmt::format("{}, {}{}", before, spec.text(), behind);
   read.note.text = fmt::format("{}, {}{}", before, spec.scheme->name, behind);
   std::vector<CallFact>& facts = read.note.facts;
   facts.push_back({"tensors", fmt::format("{}", tensors)});
-  facts.push_back({"compressor", std::string(spec.scheme->name)});
-  add_keys(facts, whole_spec);
+  add_compressor(facts, spec);
   facts.push_back({"step", fmt::format("{}", step)});
   facts.push_back({"scale", fmt::format("{}", scale)});
   if (rank_of(spec) == 0) return;
   const std::uint64_t matrices = e.matrices.load(std::memory_order_acquire);
   facts.push_back({"matrices", matrices ? fmt::format("hash {:x}", matrices) : "not stated"});
+}
+
+// As for compressed calls, the keys are in the line and among the facts.
+void CallRecorder::read_coded(const Entry& e, CollectiveArgs args, Read& read) {
+  const Spec spec = load(e.spec);
+  const Expected<WireCoding> wire = WireCoding::of(spec);
+  if (!wire) return;  // the entry is being overwritten
+  args.wire = *wire;
+  read.note.text = describe(args);
+  read.line = read.note.text + spec.text().substr(spec.scheme->name.size());
+  add_compressor(read.note.facts, spec);
 }
 
 void CallRecorder::end(std::uint32_t number, bool well) {
@@ -232,16 +261,20 @@ std::optional<CallRecorder::Read> CallRecorder::read(const Entry& e) {
   read.note.number = number;
   read.note.digest = e.digest.load(std::memory_order_acquire);
   args.count = e.count.load(std::memory_order_acquire);
-  unpack(e.what.load(std::memory_order_acquire), args);
+  const std::uint32_t what = e.what.load(std::memory_order_acquire);
+  unpack(what, args);
   args.root = e.root.load(std::memory_order_acquire);
   read.times.begun_ms = e.begun_ms.load(std::memory_order_acquire);
   read.times.ended_ms = e.ended_ms.load(std::memory_order_acquire);
   const bool compressed = e.tensors.load(std::memory_order_acquire) > 0;
+  const bool coded = !compressed && is_coded(what);
   const std::string name(name_of(args.collective));
-  read.note.facts.push_back({"collective", compressed ? "compressed " + name : name});
+  read.note.facts.push_back({"collective", compressed || coded ? "compressed " + name : name});
   add_facts(read.note.facts, args);
   if (compressed) {
     read_compressed(e, args, read);
+  } else if (coded) {
+    read_coded(e, args, read);
   } else {
     read.line = read.note.text = describe(args);
   }

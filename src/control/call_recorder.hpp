@@ -103,7 +103,7 @@ class CallRecorder {
     std::atomic<int> root{0};
     std::atomic<std::uint32_t> begun_ms{0};
     std::atomic<std::uint32_t> ended_ms{0};
-    std::atomic<std::uint32_t> tensors{0};  // 0: not compressed, and the fields below are unused
+    std::atomic<std::uint32_t> tensors{0};  // 0: a dense call, which uses only `spec` below, if any
     std::atomic<std::uint64_t> step{0};
     std::atomic<std::uint64_t> scale{0};     // bits of a double
     std::atomic<std::uint64_t> matrices{0};  // their hash; 0: none are known
@@ -159,6 +159,7 @@ class CallRecorder {
   static void drop_ended(Entries& entries, std::size_t most);
   void write(std::uint64_t serial, std::uint64_t batch, const Message& message);
   static void read_compressed(const Entry& entry, const CollectiveArgs& args, Read& read);
+  static void read_coded(const Entry& entry, CollectiveArgs args, Read& read);
   Entry& entry(std::uint32_t number) { return entries_[number % kept]; }
   // Begins a call's entry: readers skip it until its number is stored.
   Entry& open_entry(std::uint32_t number, std::uint64_t digest);

@@ -6,6 +6,7 @@
 #include <bit>
 #include <mutex>
 
+#include "collectives/coded/coded_parcels.hpp"
 #include "collectives/dense/handle_exchange.hpp"
 #include "collectives/premultiply.hpp"
 #include "collectives/sparse/coded_cost.hpp"
@@ -104,7 +105,18 @@ Need need_of(const CompressedArgs& args, std::size_t ranks) {
   return {2 * (need.device + chunks), 2 * (need.pinned + chunks)};
 }
 
+// Each strand's parcel, its messages, and what an algorithm collects of it.
+Need coded_need(const CollectiveArgs& args, std::size_t p) {
+  const CodedParcels parcels(args, args.wire.coding(), static_cast<int>(p));
+  const std::size_t coded = std::bit_ceil(parcels.coded_bytes());
+  const std::size_t collected = 8 * args.tuning.chunk_bytes;
+  const std::size_t floats = std::bit_ceil(parcels.float_bytes(true));
+  constexpr std::size_t strands = CodedParcels::most_strands;
+  return {strands * (coded + floats + collected), strands * (2 * coded + collected)};
+}
+
 Need need_of(const CollectiveArgs& args, std::size_t p) {
+  if (args.wire.is_used()) return coded_need(args, p);
   constexpr std::size_t short_bytes = std::size_t{1} << 20;
   constexpr std::size_t strands = 16;
   const std::size_t vector = std::max(args.send.size, args.recv.size);

@@ -76,10 +76,23 @@ nb::object perform(Self self, const Options& options, nb::object result, Held&& 
   });
 }
 
+// How messages are coded; with None as `compressor` not at all.
+struct Coding {
+  explicit Coding(nb::handle compressor) {
+    if (compressor.is_none()) return;
+    Compressor* given = nullptr;
+    if (!nb::try_cast(compressor, given) || !given) refuse("compressor is no pith.Compressor");
+    by = given->handle();
+    held = nb::borrow(compressor);
+  }
+
+  pithCompressor_t by = nullptr;
+  nb::object held;
+};
+
 nb::object all_reduce_compressed(Self self, nb::handle x, nb::handle op, nb::handle out,
                                  nb::handle compressor, const Options& options) {
-  Compressor* with = nullptr;
-  if (!nb::try_cast(compressor, with) || !with) refuse("compressor is no pith.Compressor");
+  Coding coding(compressor);
   const pithComm_t comm = self.p->handle();
   ArrayArgument send;
   ResultArray recv;
@@ -91,15 +104,16 @@ nb::object all_reduce_compressed(Self self, nb::handle x, nb::handle op, nb::han
     if (out.is_none()) refuse("out is None, expected an array, since x is None");
     recv = {nb::borrow(out), input("out", out, options, Access::write)};
   }
+  const pithCompressor_t with = coding.by;
   const Operation operation(op, recv.array.type(), comm);
   const void* const from = send.data();
   void* const to = recv.array.data();
   const std::size_t count = elements(recv.array);
   const pithDataType_t type = recv.array.type().type;
   return perform(self, options, std::move(recv.object),
-                 {{}, nb::borrow(compressor), std::move(send), std::move(recv.array)}, [&] {
-                   return pithAllReduceCompressed(from, to, count, type, operation, with->handle(),
-                                                  comm, options.handle());
+                 {{}, std::move(coding.held), std::move(send), std::move(recv.array)}, [&] {
+                   return pithAllReduceCompressed(from, to, count, type, operation, with, comm,
+                                                  options.handle());
                  });
 }
 
@@ -145,9 +159,11 @@ nb::object reduce(Self self, nb::handle x, int root, nb::handle op, nb::handle o
 }
 
 // Without `out`, x is the array of the result, on the root too.
-nb::object broadcast(Self self, nb::handle x, int root, nb::handle out, bool async_op,
-                     nb::handle dtype, nb::handle stream) {
+nb::object broadcast(Self self, nb::handle x, int root, nb::handle out, nb::handle compressor,
+                     bool async_op, nb::handle dtype, nb::handle stream) {
   const Options options{async_op, dtype, stream_of(stream)};
+  Coding coding(compressor);
+  const pithCompressor_t with = coding.by;
   const pithComm_t comm = self.p->handle();
   check_root("root", root, *self.p);
   const bool is_root = root == self.p->rank();
@@ -162,14 +178,19 @@ nb::object broadcast(Self self, nb::handle x, int root, nb::handle out, bool asy
   void* const to = in_place ? from : recv.array.data();
   const std::size_t count = elements(send);
   const pithDataType_t type = send.type().type;
-  return perform(
-      self, options, std::move(recv.object), {{}, {}, std::move(send), std::move(recv.array)},
-      [&] { return pithBroadcast(from, to, count, type, root, comm, options.handle()); });
+  return perform(self, options, std::move(recv.object),
+                 {{}, std::move(coding.held), std::move(send), std::move(recv.array)}, [&] {
+                   return with ? pithBroadcastCompressed(from, to, count, type, root, with, comm,
+                                                         options.handle())
+                               : pithBroadcast(from, to, count, type, root, comm, options.handle());
+                 });
 }
 
-nb::object all_gather(Self self, nb::handle x, nb::handle out, bool async_op, nb::handle dtype,
-                      nb::handle stream) {
+nb::object all_gather(Self self, nb::handle x, nb::handle out, nb::handle compressor, bool async_op,
+                      nb::handle dtype, nb::handle stream) {
   const Options options{async_op, dtype, stream_of(stream)};
+  Coding coding(compressor);
+  const pithCompressor_t with = coding.by;
   const pithComm_t comm = self.p->handle();
   ArrayArgument send = input("x", x, options);
   ResultArray recv = output(x, send, out, stacked(send.shape(), self.p->size()), options);
@@ -179,8 +200,11 @@ nb::object all_gather(Self self, nb::handle x, nb::handle out, bool async_op, nb
   const std::size_t count = elements(send);
   const pithDataType_t type = send.type().type;
   return perform(self, options, std::move(recv.object),
-                 {{}, {}, std::move(send), std::move(recv.array)},
-                 [&] { return pithAllGather(from, to, count, type, comm, options.handle()); });
+                 {{}, std::move(coding.held), std::move(send), std::move(recv.array)}, [&] {
+                   return with ? pithAllGatherCompressed(from, to, count, type, with, comm,
+                                                         options.handle())
+                               : pithAllGather(from, to, count, type, comm, options.handle());
+                 });
 }
 
 nb::object gather(Self self, nb::handle x, int root, nb::handle out, bool async_op,
@@ -203,9 +227,12 @@ nb::object gather(Self self, nb::handle x, int root, nb::handle out, bool async_
                  [&] { return pithGather(from, to, count, type, root, comm, options.handle()); });
 }
 
-nb::object reduce_scatter(Self self, nb::handle x, nb::handle op, nb::handle out, bool async_op,
-                          nb::handle dtype, nb::handle stream) {
+nb::object reduce_scatter(Self self, nb::handle x, nb::handle op, nb::handle out,
+                          nb::handle compressor, bool async_op, nb::handle dtype,
+                          nb::handle stream) {
   const Options options{async_op, dtype, stream_of(stream)};
+  Coding coding(compressor);
+  const pithCompressor_t with = coding.by;
   const pithComm_t comm = self.p->handle();
   ArrayArgument send = input("x", x, options);
   const Operation operation(op, send.type(), comm);
@@ -215,9 +242,13 @@ nb::object reduce_scatter(Self self, nb::handle x, nb::handle op, nb::handle out
   void* const to = recv.array.data();
   const std::size_t count = elements(recv.array);
   const pithDataType_t type = send.type().type;
-  return perform(
-      self, options, std::move(recv.object), {{}, {}, std::move(send), std::move(recv.array)},
-      [&] { return pithReduceScatter(from, to, count, type, operation, comm, options.handle()); });
+  return perform(self, options, std::move(recv.object),
+                 {{}, std::move(coding.held), std::move(send), std::move(recv.array)}, [&] {
+                   return with ? pithReduceScatterCompressed(from, to, count, type, operation, with,
+                                                             comm, options.handle())
+                               : pithReduceScatter(from, to, count, type, operation, comm,
+                                                   options.handle());
+                 });
 }
 
 // The root's x is cut; the others pass the array of their part as `out`.
@@ -245,9 +276,11 @@ nb::object scatter(Self self, nb::handle x, int root, nb::handle out, bool async
                  [&] { return pithScatter(from, to, count, type, root, comm, options.handle()); });
 }
 
-nb::object all_to_all(Self self, nb::handle x, nb::handle out, bool async_op, nb::handle dtype,
-                      nb::handle stream) {
+nb::object all_to_all(Self self, nb::handle x, nb::handle out, nb::handle compressor, bool async_op,
+                      nb::handle dtype, nb::handle stream) {
   const Options options{async_op, dtype, stream_of(stream)};
+  Coding coding(compressor);
+  const pithCompressor_t with = coding.by;
   const pithComm_t comm = self.p->handle();
   ArrayArgument send = input("x", x, options);
   cut("x", send.shape(), self.p->size());
@@ -258,8 +291,11 @@ nb::object all_to_all(Self self, nb::handle x, nb::handle out, bool async_op, nb
   const std::size_t count = elements(send) / static_cast<std::size_t>(self.p->size());
   const pithDataType_t type = send.type().type;
   return perform(self, options, std::move(recv.object),
-                 {{}, {}, std::move(send), std::move(recv.array)},
-                 [&] { return pithAlltoAll(from, to, count, type, comm, options.handle()); });
+                 {{}, std::move(coding.held), std::move(send), std::move(recv.array)}, [&] {
+                   return with ? pithAlltoAllCompressed(from, to, count, type, with, comm,
+                                                        options.handle())
+                               : pithAlltoAll(from, to, count, type, comm, options.handle());
+                 });
 }
 
 nb::object send_to(Self self, nb::handle x, int peer, bool async_op, nb::handle dtype,
@@ -309,12 +345,12 @@ void add_collectives(CommunicatorType& type) {
   type.def("all_reduce", &all_reduce, nb::arg("x").none(), op, out, more, compressor, async_op,
            dtype, stream)
       .def("reduce", &reduce, x, root, op, out, more, async_op, dtype, stream)
-      .def("broadcast", &broadcast, x, root, out, more, async_op, dtype, stream)
-      .def("all_gather", &all_gather, x, out, more, async_op, dtype, stream)
+      .def("broadcast", &broadcast, x, root, out, more, compressor, async_op, dtype, stream)
+      .def("all_gather", &all_gather, x, out, more, compressor, async_op, dtype, stream)
       .def("gather", &gather, x, root, out, more, async_op, dtype, stream)
-      .def("reduce_scatter", &reduce_scatter, x, op, out, more, async_op, dtype, stream)
+      .def("reduce_scatter", &reduce_scatter, x, op, out, more, compressor, async_op, dtype, stream)
       .def("scatter", &scatter, nb::arg("x").none(), root, out, more, async_op, dtype, stream)
-      .def("all_to_all", &all_to_all, x, out, more, async_op, dtype, stream)
+      .def("all_to_all", &all_to_all, x, out, more, compressor, async_op, dtype, stream)
       .def("send", &send_to, x, nb::arg("peer"), more, async_op, dtype, stream)
       .def("recv", &recv_from, nb::arg("out"), nb::arg("peer"), more, async_op, dtype, stream)
       .def("barrier", &barrier, more, async_op);
