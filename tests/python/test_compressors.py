@@ -163,3 +163,28 @@ except pith.InvalidArgument as error:
 again.load(state)
 assert (again.save() == k.save())
 """)
+
+
+def test_moves_with_fewer_bits(run):
+    run(2, """
+coded = pith.Compressor("int8")
+x = np.array([7, 0, -7, 7], "float32") * (rank + 1)
+both = [[7, 0, -7, 7], [14, 0, -14, 14]]
+assert comm.all_gather(x, compressor=coded).tolist() == both
+assert comm.reduce_scatter(x, compressor=coded).tolist() == [[21, 0], [-21, 21]][rank]
+assert comm.reduce_scatter(x, "avg", compressor=coded)[0] == [10.5, -10.5][rank]
+other = both[1 - rank][2 * rank:2 * rank + 2]
+assert comm.all_to_all(x, compressor=coded).reshape(2, 2)[1 - rank].tolist() == other
+work = comm.all_gather(x, compressor=coded, async_op=True)
+with pith.group():
+    rows = comm.all_gather(x, compressor=pith.Compressor("fp8"))
+    last = comm.broadcast(x, 1, np.empty_like(x), compressor=coded)
+assert rows.tolist() == work.wait().tolist() == both and last.tolist() == both[1]
+assert coded.stats.calls == 0
+for bad in ("topk:density=0.1", "int8:feedback=1"):
+    try:
+        comm.all_gather(x, compressor=pith.Compressor(bad))
+        raise SystemExit("not refused")
+    except pith.InvalidArgument as error:
+        assert "expected bf16, int8, fp8" in str(error), error
+""")
