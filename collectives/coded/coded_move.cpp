@@ -34,7 +34,7 @@ constexpr std::uint16_t lanes_of_strand = 128;
 
 // Ranks draw different numbers, so that their errors cancel out, and other ones in each call.
 std::uint64_t key_of(const Call& call, const WireCoding& wire) {
-  const std::uint64_t of_call = mix(wire.seed(), call.number());
+  const std::uint64_t of_call = mix(mix(0, wire.seed()), call.number());
   return mix(of_call, static_cast<std::uint64_t>(call.callers_rank()));
 }
 

@@ -19,14 +19,16 @@ bool codes_each_value(const Spec& spec) {
 
 Expected<WireCoding> WireCoding::of(const Spec& spec) {
   if (!codes_each_value(spec)) {
-    return Error(Code::invalid_argument,
-                 fmt::format("compressor is {}, expected bf16, int8, fp8, qsgd or natural, without "
-                             "feedback=1",
-                             spec.text()));
+    return Error(
+        Code::invalid_argument,
+        fmt::format("compressor is {}, expected bf16, int8, fp8, qsgd, terngrad or natural, "
+                    "without feedback=1",
+                    spec.text()));
   }
   WireCoding wire;
   wire.scheme_ = spec.scheme;
   wire.choices_ = spec.choices;
+  wire.number_ = spec.numbers[0];
   wire.seed_ = spec.seed;
   return wire;
 }
@@ -34,6 +36,7 @@ Expected<WireCoding> WireCoding::of(const Spec& spec) {
 Spec WireCoding::spec() const {
   Spec spec = Spec::of(*scheme_);
   spec.choices = choices_;
+  spec.numbers[0] = number_;
   spec.seed = seed_;
   return spec;
 }

@@ -35,6 +35,7 @@ class WireCoding {
  private:
   const Scheme* scheme_ = nullptr;
   Spec::Choices choices_ = {};
+  double number_ = 0;  // the first of Spec::numbers
   std::uint64_t seed_ = 0;
 };
 

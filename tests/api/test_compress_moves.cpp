@@ -73,7 +73,7 @@ void refused(Rank& self, pithComm_t comm) {
     const Compressor compressor(spec);
     fails(gathered(send, recv, compressor, comm), bad,
           {"pithAllGatherCompressed: compressor is ", spec,
-           "expected bf16, int8, fp8, qsgd or natural, without feedback=1"});
+           "expected bf16, int8, fp8, qsgd, terngrad or natural, without feedback=1"});
   }
   const Compressor compressor("int8");
   fails(gathered(send, recv, nullptr, comm), bad, {"compressor is NULL"});

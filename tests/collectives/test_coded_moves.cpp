@@ -69,7 +69,7 @@ Memory decoded(const CodedCase& c, int rank, std::size_t block, DType type,
   kernels::cast(reinterpret_cast<std::byte*>(values.data()), DType::f32,
                 input.data() + block * c.count * size_of(c.type), c.type, c.count);
   const std::uint64_t key =
-      mix(mix(wire_of(c).seed(), call_number), static_cast<std::uint64_t>(rank));
+      mix(mix(mix(0, wire_of(c).seed()), call_number), static_cast<std::uint64_t>(rank));
   Memory coded(coding.bytes(c.count));
   kernels::scalar::encode_values({coding,
                                   {1, key, static_cast<std::uint32_t>(block * c.count)},
@@ -171,8 +171,13 @@ std::string run(const CodedCase& c) {
 constexpr Collective collectives[] = {Collective::allgather, Collective::reduce_scatter,
                                       Collective::broadcast, Collective::alltoall};
 constexpr DType types[] = {DType::f32, DType::f16, DType::bf16};
-const char* const specs[] = {
-    "int8", "fp8", "qsgd:bits=2,seed=5", "natural:block=128", "bf16", "fp8:format=e5m2,block=4096"};
+const char* const specs[] = {"int8",
+                             "fp8",
+                             "qsgd:bits=2,seed=5",
+                             "natural:block=128",
+                             "terngrad:clip=2",
+                             "bf16",
+                             "fp8:format=e5m2,block=4096"};
 
 }  // namespace
 
@@ -314,7 +319,8 @@ TEST_CASE("which specs code moves", "[collectives][coded]") {
     const std::string text = wire.error().message();
     INFO(text);
     CHECK(text.find(fmt::format("compressor is {}", Spec::parse(spec)->text())) == 0);
-    CHECK(text.find("expected bf16, int8, fp8, qsgd or natural, without feedback=1") != text.npos);
+    CHECK(text.find("expected bf16, int8, fp8, qsgd, terngrad or natural, without feedback=1") !=
+          text.npos);
   }
 }
 
