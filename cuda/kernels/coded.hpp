@@ -222,7 +222,7 @@ struct EncodeValues {
     });
     block.sync();
     std::size_t below = 0;
-    for (unsigned i = 0; i < block_sums; ++i) below += shared.below[i];
+    for (const unsigned some : shared.below) below += some;
     return below;
   }
 
