@@ -360,13 +360,13 @@ PITH_API pithResult_t pithAllReduceCompressedSparse(const void* send, uint64_t* 
  *
  * n may differ between ranks, and be 0; rows (at most 2^32), width, type and op (pithSum or
  * pithAvg: the sum over the number of ranks) must be the same. An index that is not less than rows
- * is pithInvalidArgument on every rank. If there are more than `capacity` rows, the first
- * `capacity` are written, *sum_n is the number of all, and the call returns pithInvalidArgument;
- * the other ranks get their result all the same.
+ * is pithInvalidArgument on every rank, before rows are sent. If there are more than `capacity`
+ * rows, the first `capacity` are written, *sum_n is the number of all, and the call returns
+ * pithInvalidArgument; the other ranks get their result all the same.
  *
- * Host memory only. The call waits for the result, also with blocking = 0, and is made of other
- * calls, each of which counts: it is refused inside a group. A rank's bytes do not grow with the
- * number of ranks, but for rows that only one of them has. */
+ * Host memory only; indices are aligned. The call waits for the result, also with blocking = 0, and
+ * is refused inside a group: it is made of other calls, two of which count. A rank sends its n rows
+ * and, to every other rank, those sums that it owns: (N - 1) / N of n and of *sum_n. */
 PITH_API pithResult_t pithAllReduceSparse(const uint64_t* indices, const void* values, size_t n,
                                           uint64_t* sum_indices, void* sum_values, size_t capacity,
                                           size_t* sum_n, uint64_t rows, size_t width,
@@ -414,7 +414,7 @@ typedef struct {
   double density;          /* selected_union / count */
   double threshold;        /* smallest magnitude elected here; ExDyna: the common threshold */
   uint64_t selected_local; /* elements this rank elected */
-  uint64_t selected_union; /* distinct elements that any rank sent */
+  uint64_t selected_union; /* distinct elements that any rank sent; of spardl and ok-topk: kept */
   int leader;              /* -1: there is none */
   int bypassed;            /* 1: the call was dense */
   /* Squared norm of what this rank elected / that of acc; 1 if none are elected, and for 0/0. */

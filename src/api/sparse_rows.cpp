@@ -66,8 +66,9 @@ pithResult_t pithAllReduceSparse(const uint64_t* indices, const void* values, si
                             function)};
       }
       look_for_device_memory();
-      error = check_on_host("values", values);
-      if (!error) error = check_on_host("sum_values", sum_values);
+      error = first_of({check_on_host("indices", indices), check_on_host("values", values),
+                        check_on_host("sum_indices", sum_indices),
+                        check_on_host("sum_values", sum_values)});
       if (error) return error;
       const RowsGiven given{.rows = rows,
                             .row = {width, static_cast<DType>(type)},

@@ -317,10 +317,10 @@ void Compressor::give_back(Compute& host, Taken& taken) {
 }
 
 void Compressor::keep_losses(Compute& host, const SparseList& losses) {
-  if (!spec_.feedback) return;  // the accumulator keeps nothing
+  if (!spec_.feedback) return;             // the accumulator keeps nothing
+  taken_[0].losses.reserve(losses.count);  // what is added is noted: nothing fails between
+  add_pairs(host, losses, DType::f32);
   const SparseList kept = taken_[0].losses.append_nonzero(losses);
-  if (kept.count == 0) return;
-  add_pairs(host, kept, DType::f32);
   auto* const values = reinterpret_cast<float*>(const_cast<std::byte*>(kept.values));
   for (std::size_t i = 0; i < kept.count; ++i) values[i] = -values[i];
 }

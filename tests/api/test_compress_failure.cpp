@@ -226,7 +226,7 @@ void survive(Rank& self, Kind kind, const std::string& spec, std::size_t count,
 
 // The list of specs is long.
 bool has_one_kind(const std::string& spec) {
-  for (const char* word : {"ar-topk", "deft", "exchange=", "rule="}) {
+  for (const char* word : {"ar-topk", "ok-topk", "deft", "exchange=", "rule="}) {
     if (spec.find(word) != spec.npos) return true;
   }
   return spec == "bf16";

@@ -44,11 +44,12 @@ void ensure_same(Layers& a, Layers& b) {
   }
 }
 
-// Where a group has one leader, or one k for all tensors, its calls are not those made alone; they
-// are the same every time.
+// Where a group has one leader, or one k or shares for all tensors, its calls are not those made
+// alone; they are the same every time.
 void group_alone_and_behind(Rank& self, pithComm_t comm, const std::string& spec) {
-  const bool as_alone =
-      spec.find("variance") == std::string::npos && spec.find("deft") == std::string::npos;
+  const bool as_alone = spec.find("variance") == std::string::npos &&
+                        spec.find("deft") == std::string::npos &&
+                        spec.find("ok-topk") == std::string::npos;
   Layers alone(spec);
   Layers grouped(spec);
   Layers behind(spec);

@@ -1,5 +1,5 @@
 // pithAllReduceSparse beside a plain sum, on every link.
-#include <cmath>
+#include <cstring>
 #include <map>
 #include <random>
 
@@ -189,6 +189,32 @@ TEST_CASE("sums of sparse rows in 16 bits and as integers", "[rows]") {
                                  pithAvg, comm));
           ensure(n == 2 && narrow[0] == 0x3f80 && narrow[1] == 0x4000, "another average");
         }) == "");
+}
+
+// Sums of 16 and 8 bits may be beyond the type where averages are not.
+TEST_CASE("averages of sparse rows are those of pithAllReduce", "[rows]") {
+  struct Narrow {
+    pithDataType_t type;
+    std::size_t bytes;
+    std::uint16_t large;
+  };
+  for (const Narrow& one : {Narrow{pithFloat16, 2, 0x7753},  // 30000
+                            Narrow{pithFloat8e4m3, 1, 0x7e}, Narrow{pithFloat8e5m2, 1, 0x7b},
+                            Narrow{pithBfloat16, 2, 0x7f00}}) {
+    CHECK(run(4, Setup(), [&](Rank& self) {
+            const Comm comm(self.join());
+            const std::uint64_t index = 3;
+            std::uint16_t dense = 0;
+            std::uint16_t sparse = 0;
+            std::uint64_t found = 0;
+            std::size_t n = 0;
+            ok(pithAllReduce(&one.large, &dense, 1, one.type, pithAvg, comm, nullptr));
+            ok(pithAllReduceSparse(&index, &one.large, 1, &found, &sparse, 1, &n, 5, 1, one.type,
+                                   pithAvg, comm));
+            ensure(n == 1 && found == 3, "another row");
+            ensure(std::memcmp(&dense, &sparse, one.bytes) == 0, std::to_string(sparse));
+          }) == "");
+  }
 }
 
 // The dead rank's part is lost; the others are told in time.

@@ -356,6 +356,7 @@ TEST_CASE("no allocation of compressed calls", "[steady]") {
                            "bf16",
                            "int8",
                            "efsign",
+                           "ok-topk:bypass=never,density=0.01",
                            "powersgd",
                            "none",
                            "topk"}) {

@@ -121,9 +121,10 @@ class KeptReference final : public SchemeReference {
     return true;
   }
   std::size_t quota(int share) const {
-    return block(k_, case_.ranks,
-                 wrap(share + static_cast<int>(step_ % at(case_.ranks)), case_.ranks))
-        .size;
+    const int shares = std::min(case_.ranks, static_cast<int>(all_));
+    if (share >= shares) return 0;
+    const auto turn = static_cast<int>(step_ % at(shares));
+    return block(k_, shares, wrap(share + turn, shares)).size;
   }
   std::string compare(SparseProgram& program, const std::vector<std::vector<float>>& given,
                       const std::vector<float>& sums, const std::vector<bool>& kept,

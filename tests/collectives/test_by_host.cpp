@@ -19,6 +19,7 @@ constexpr const char* specs[] = {
     "topk:density=0.05,exchange=ring",
     "topk:density=0.05,exchange=recursive-doubling",
     "topk:density=0.05,exchange=split",
+    "ok-topk:density=0.05",
     "ar-topk:density=0.05",
     "ar-topk:density=0.05,election=variance",
     "ar-topk:density=0.05,election=variance-lagged",

@@ -110,6 +110,17 @@ TEST_CASE("shares take turns where fewer are kept than there are ranks", "[spars
   CHECK(*std::ranges::min_element(times) > 0);
 }
 
+TEST_CASE("fewer elements than ranks wait for no shares without elements", "[sparse][kept]") {
+  SparseCase c = kept_case("spardl:density=0.02,bypass=never", 7, 2);
+  SparseProgram program(c);
+  World world(world_of(c));
+  for (std::uint64_t step = 0; step < 4; ++step) {
+    program.draw(step);
+    REQUIRE(program.step(world) == "");
+    CHECK(program.compressor(0).stats.selected_union == 1);
+  }
+}
+
 TEST_CASE("kept sums cost what their model says", "[sparse][kept]") {
   const std::size_t count = 1'000'000;
   for (const bool agrees : {false, true}) {

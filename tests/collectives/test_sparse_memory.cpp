@@ -97,12 +97,27 @@ std::string run_out_everywhere(const SparseCase& c, int calls_before, const Mode
 }  // namespace
 
 TEST_CASE("memory that runs out in a compressed call ends it everywhere", "[sparse][memory]") {
-  for (const char* spec :
-       {"topk", "topk:exchange=ring", "topk:exchange=split", "topk:exchange=recursive-doubling",
-        "ar-topk", "ar-topk:election=variance", "ar-topk:election=variance-lagged,values=bf16",
-        "ar-topk:reduction=tree", "exdyna", "exdyna:values=bf16,rule=intended",
-        "micro:reduction=ring", "deft", "deft:values=bf16", "bf16", "int8", "efsign", "onebit",
-        "powersgd:rank=1", "none"}) {
+  for (const char* spec : {"topk",
+                           "topk:exchange=ring",
+                           "topk:exchange=split",
+                           "topk:exchange=recursive-doubling",
+                           "spardl:values=bf16",
+                           "ok-topk",
+                           "ar-topk",
+                           "ar-topk:election=variance",
+                           "ar-topk:election=variance-lagged,values=bf16",
+                           "ar-topk:reduction=tree",
+                           "exdyna",
+                           "exdyna:values=bf16,rule=intended",
+                           "micro:reduction=ring",
+                           "deft",
+                           "deft:values=bf16",
+                           "bf16",
+                           "int8",
+                           "efsign",
+                           "onebit",
+                           "powersgd:rank=1",
+                           "none"}) {
     SparseCase c;
     c.ranks = 3;
     c.counts = {300, 0, 80};

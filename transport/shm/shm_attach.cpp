@@ -191,7 +191,8 @@ bool ShmRendezvous::is_starved() const {
   if (lacking_since_ns_ == 0) return unauthenticated() == 0 && descriptors_are_used_up();
   const auto oldest = oldest_unauthenticated();
   return monotonic_ns() - lacking_since_ns_ > lacking_ns &&
-         (oldest == talks_.end() || oldest->since_ns > lacking_since_ns_);
+         (oldest == talks_.end() || oldest->since_ns > lacking_since_ns_) &&
+         descriptors_left(fds_max) < fds_max;
 }
 
 bool ShmRendezvous::hear(Talk& talk, const std::function<void(Met)>& found) {

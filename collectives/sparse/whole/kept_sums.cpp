@@ -146,11 +146,13 @@ std::size_t kept_in_all(const SparseCall& args) {
   return k;
 }
 
-// Equal parts of k; where there are fewer than ranks, they go round.
-std::size_t kept_in_share(const Call& call, const SparseCall& args) {
-  const auto ranks = static_cast<std::uint64_t>(call.size());
-  const auto turn = static_cast<int>(args.tensors[0].compressor->step % ranks);
-  return block(kept_in_all(args), call.size(), wrap(call.rank() + turn, call.size())).size;
+// Equal parts of k; where there are fewer than shares with elements, they go round.
+std::size_t kept_in_share(const Call& call, const SparseCall& args, const SplitSum& split) {
+  int shares = 0;
+  while (shares < call.size() && split.shares[shares].size > 0) ++shares;
+  if (call.rank() >= shares) return 0;
+  const std::uint64_t turn = args.tensors[0].compressor->step % static_cast<std::uint64_t>(shares);
+  return block(kept_in_all(args), shares, wrap(call.rank() + static_cast<int>(turn), shares)).size;
 }
 
 // Every rank tells its summary to all others.
@@ -253,7 +255,7 @@ Task<Error> keep_largest_sums(Call& call, const SparseCall& args, SplitSum& spli
       Error error = co_await agree_on_threshold(call, args, magnitudes.all(), cut);
       if (error) co_return error;
     } else {
-      cut = largest(magnitudes.all(), kept_in_share(call, args));
+      cut = largest(magnitudes.all(), kept_in_share(call, args, split));
     }
   }
   for (const CompressedTensor& tensor : args.tensors) losses_of(tensor, split).begin(DType::f32);

@@ -64,35 +64,45 @@ std::vector<std::uint32_t> numbers_of(std::span<const RowSpan> sets) {
 
 }  // namespace
 
-RowSpan RowSpan::part(std::uint64_t begin, std::uint64_t end, RowType row) const {
-  const auto from = std::ranges::lower_bound(numbers, begin);
-  const auto to = std::lower_bound(from, numbers.end(), end);
-  const auto first = static_cast<std::size_t>(from - numbers.begin());
-  return {{from, to}, values + first * row.bytes()};
-}
-
-RowSet sorted_rows(const std::uint64_t* indices, const std::byte* values, std::size_t n,
-                   RowType row, Compute& compute) {
-  RowSet rows;
+RowSpan sorted_rows(const std::uint64_t* indices, const std::byte* values, std::size_t n,
+                    RowType row, Compute& compute, RowSet& memory) {
   if (ascends(indices, n)) {
-    rows.numbers.assign(indices, indices + n);
-    rows.values.assign(values, values + n * row.bytes());
-    return rows;
+    memory.numbers.assign(indices, indices + n);
+    return {memory.numbers, values};
   }
   std::vector<std::size_t> order(n);
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, {}, [indices](std::size_t i) { return indices[i]; });
   for (const std::size_t i : order) {
     const auto number = static_cast<std::uint32_t>(indices[i]);
-    if (rows.numbers.empty() || rows.numbers.back() != number) rows.numbers.push_back(number);
+    if (memory.numbers.empty() || memory.numbers.back() != number) memory.numbers.push_back(number);
   }
-  Sums sums(rows, row, compute);
+  Sums sums(memory, row, compute);
   std::size_t at = 0;
   for (const std::size_t i : order) {
-    while (rows.numbers[at] != indices[i]) ++at;
+    while (memory.numbers[at] != indices[i]) ++at;
     sums.add(at, values + i * row.bytes(), 1);
   }
-  return rows;
+  return memory.span();
+}
+
+std::vector<RowSet> by_owner(const RowSpan& rows, int ranks, RowType row) {
+  std::vector<std::size_t> counts(static_cast<std::size_t>(ranks));
+  for (const std::uint32_t number : rows.numbers) {
+    ++counts[static_cast<std::size_t>(owner_of(number, ranks))];
+  }
+  std::vector<RowSet> sets(counts.size());
+  for (std::size_t r = 0; r < sets.size(); ++r) {
+    sets[r].numbers.reserve(counts[r]);
+    sets[r].values.resize(counts[r] * row.bytes());
+  }
+  for (std::size_t i = 0; i < rows.count(); ++i) {
+    RowSet& set = sets[static_cast<std::size_t>(owner_of(rows.numbers[i], ranks))];
+    std::memcpy(set.values.data() + set.numbers.size() * row.bytes(), rows.values + i * row.bytes(),
+                row.bytes());
+    set.numbers.push_back(rows.numbers[i]);
+  }
+  return sets;
 }
 
 RowSet sum_rows(std::span<const RowSpan> sets, RowType row, Compute& compute) {

@@ -123,7 +123,8 @@ WorkReturned Collectives::allreduce_sparse(TensorList& tensors,
   const Places places(own);
   const std::optional<pithDataType_t> type = pith_type(own.scalar_type());
   constexpr int64_t most_places = int64_t{1} << 32;
-  const bool by_rows = type && places.all() <= most_places && tensor.numel() > 0;
+  const bool by_rows =
+      type && own.sparse_dim() > 0 && places.all() <= most_places && tensor.numel() > 0;
   Call call{{c10d::OpType::_ALLREDUCE_SPARSE, "pith:sparse_all_reduce", tensors, {tensors}},
             {},
             {},
