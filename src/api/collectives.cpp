@@ -38,13 +38,14 @@ Error check_root(const char* function, int root, pithComm_t comm) {
 }
 
 CollectiveArgs make_args(Collective collective, const void* send, const void* recv, size_t count,
-                         pithDataType_t type, int root = 0) {
+                         pithDataType_t type, int root = 0, WireCoding wire = {}) {
   return {.collective = collective,
           .send = bytes_at(send),
           .recv = bytes_at(recv),
           .count = count,
           .type = static_cast<DType>(type),
-          .root = root};
+          .root = root,
+          .wire = wire};
 }
 
 // Precondition: check_op has accepted `op`.
@@ -107,9 +108,8 @@ Error reduce_scatter(const char* function, const void* send, void* recv, size_t 
   if (!error) error = check_memory(function, "send", send, recvcount);
   if (!error) error = check_memory(function, "recv", recv, recvcount);
   if (error) return error;
-  CollectiveArgs args = make_args(collective, send, recv, recvcount, type);
-  args.wire = wire;
-  return submit_reduction(function, comm, std::move(args), op, stream);
+  return submit_reduction(function, comm,
+                          make_args(collective, send, recv, recvcount, type, 0, wire), op, stream);
 }
 
 // send is used on the root only; other ranks pass recv in its place.
@@ -124,10 +124,10 @@ Error broadcast(const char* function, const void* send, void* recv, size_t count
   const bool is_root = comm->communicator->rank() == root;
   if (is_root) error = check_memory(function, "send", send, count);
   if (error) return error;
-  CollectiveArgs args =
-      make_args(Collective::broadcast, is_root ? send : recv, recv, count, type, root);
-  args.wire = wire;
-  return submit_move(function, comm, std::move(args), stream);
+  return submit_move(
+      function, comm,
+      make_args(Collective::broadcast, is_root ? send : recv, recv, count, type, root, wire),
+      stream);
 }
 
 Error allgather(const char* function, const void* send, void* recv, size_t sendcount,
@@ -138,9 +138,8 @@ Error allgather(const char* function, const void* send, void* recv, size_t sendc
   if (!error) error = check_memory(function, "send", send, sendcount);
   if (!error) error = check_memory(function, "recv", recv, sendcount);
   if (error) return error;
-  CollectiveArgs args = make_args(collective, send, recv, sendcount, type);
-  args.wire = wire;
-  return submit_move(function, comm, std::move(args), stream);
+  return submit_move(function, comm, make_args(collective, send, recv, sendcount, type, 0, wire),
+                     stream);
 }
 
 Error check_alltoall(const char* function, const void* send, const void* recv, size_t count,
@@ -168,9 +167,8 @@ Error alltoall_apart(const char* function, const void* send, void* recv, size_t 
                   fmt::format("{}: recv is send ({}), expected another buffer", function, send));
   }
   if (error) return error;
-  CollectiveArgs args = make_args(Collective::alltoall, send, recv, count, type);
-  args.wire = wire;
-  return submit_move(function, comm, std::move(args), stream);
+  return submit_move(function, comm,
+                     make_args(Collective::alltoall, send, recv, count, type, 0, wire), stream);
 }
 
 Error pass_message(const char* function, const char* argument, const void* memory, bool sends,
