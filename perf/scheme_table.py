@@ -18,37 +18,36 @@ DEMO = ROOT / "build" / "bin" / "pith-demo"
 SCHEMES = ("dense bf16 int8 fp8 natural qsgd qsgd:bits=2 terngrad onebit efsign sign powersgd "
            "powersgd:rank=2 topk topk:density=0.001 spardl ok-topk ar-topk "
            "ar-topk:election=variance exdyna:density=0.01 micro:density=0.01 deft:density=0.01 "
-           "randomk auto").split()
+           "randomk topk:density=auto,quantise=auto").split()
 SPARSE = ("topk", "spardl", "ok-topk", "ar-topk", "exdyna", "micro", "deft", "randomk")
-ROW = re.compile(r"(\S+)\s+(not reached|[\d.]+)\s+([\d.]+)\s+([\d.]+) %\s+([\d.]+)")
+ROW = re.compile(r"\s(not reached|[\d.]+)\s+([\d.]+)\s+([\d.]+) %\s+([\d.]+)\s+[\d.]+ %$")
 
 Run = collections.namedtuple("Run", "to_97 all accuracy megabytes")
 
 
 def spec_of(scheme):
-    """The scheme itself, whatever is faster."""
-    if scheme.split(":")[0] not in SPARSE:
+    """The scheme itself, whatever is faster; what chooses has its choice."""
+    if scheme.split(":")[0] not in SPARSE or "auto" in scheme:
         return scheme
     return scheme + ("," if ":" in scheme else ":") + "bypass=never"
 
 
 def train(schemes, link, seed, steps):
-    """Every scheme once, in this order."""
-    specs = {spec_of(scheme): scheme for scheme in schemes}
+    """Every scheme once, in this order, which is that of the rows."""
     command = [DEMO, "--epochs", "6", "--seed", str(seed), "--link", str(link), "--timeout", "3000",
-               "--scheme-steps", str(steps), "--picture", "/dev/null", "--schemes", *specs]
+               "--scheme-steps", str(steps), "--picture", "/dev/null", "--schemes",
+               *map(spec_of, schemes)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    runs = {}
+    runs = []
     for line in done.stdout.splitlines():
-        found = ROW.match(line)
-        if found and found[1] in specs:
-            to_97 = None if found[2] == "not reached" else float(found[2])
-            runs[specs[found[1]]] = Run(to_97, *map(float, found.groups()[2:]))
-    missing = [scheme for scheme in schemes if scheme not in runs]
-    if missing:
-        raise SystemExit(f"{' '.join(map(str, command))}: no result of {missing}:\n{done.stdout}"
-                         f"{done.stderr}")
-    return runs
+        found = ROW.search(line)
+        if found:
+            to_97 = None if found[1] == "not reached" else float(found[1])
+            runs.append(Run(to_97, *map(float, found.groups()[1:])))
+    if len(runs) != len(schemes):
+        raise SystemExit(f"{' '.join(map(str, command))}: {len(runs)} results, expected "
+                         f"{len(schemes)}:\n{done.stdout}{done.stderr}")
+    return dict(zip(schemes, runs))
 
 
 def median_text(values, form):
