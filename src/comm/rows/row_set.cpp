@@ -96,11 +96,16 @@ std::vector<RowSet> by_owner(const RowSpan& rows, int ranks, RowType row) {
     sets[r].numbers.reserve(counts[r]);
     sets[r].values.resize(counts[r] * row.bytes());
   }
-  for (std::size_t i = 0; i < rows.count(); ++i) {
-    RowSet& set = sets[static_cast<std::size_t>(owner_of(rows.numbers[i], ranks))];
+  for (std::size_t i = 0; i < rows.count();) {
+    const int owner = owner_of(rows.numbers[i], ranks);
+    std::size_t end = i + 1;
+    while (end < rows.count() && owner_of(rows.numbers[end], ranks) == owner) ++end;
+    RowSet& set = sets[static_cast<std::size_t>(owner)];
     std::memcpy(set.values.data() + set.numbers.size() * row.bytes(), rows.values + i * row.bytes(),
-                row.bytes());
-    set.numbers.push_back(rows.numbers[i]);
+                (end - i) * row.bytes());
+    const auto more = rows.numbers.subspan(i, end - i);
+    set.numbers.insert(set.numbers.end(), more.begin(), more.end());
+    i = end;
   }
   return sets;
 }
