@@ -18,12 +18,10 @@ Error refuse(const std::string& what) {
   return {Code::invalid_argument, fmt::format("{}: {}", function, what)};
 }
 
-Error check_shape(std::uint64_t rows, std::size_t width, pithRedOp_t op) {
+Error check_shape(std::uint64_t rows, std::size_t width) {
   constexpr std::uint64_t most_rows = std::uint64_t{1} << 32;
   if (rows > most_rows) return refuse(fmt::format("rows is {}, expected at most 2^32", rows));
-  if (width == 0) return refuse("width is 0, expected at least 1");
-  if (op == pithSum || op == pithAvg) return {};
-  return refuse(fmt::format("op is {}, expected pithSum (0) or pithAvg (4)", describe(op)));
+  return width == 0 ? refuse("width is 0, expected at least 1") : Error();
 }
 
 Error check_rows(const char* argument, std::size_t count, std::size_t width, pithDataType_t type) {
@@ -50,7 +48,8 @@ pithResult_t pithAllReduceSparse(const uint64_t* indices, const void* values, si
     return conclude([&]() -> Error {
       Error error = check_communicator(function, comm);
       if (!error) error = check_type(function, type);
-      if (!error) error = check_shape(rows, width, op);
+      if (!error) error = check_shape(rows, width);
+      if (!error) error = check_sum(function, op);
       if (!error) error = check_memory(function, "indices", indices, n);
       if (!error) error = check_memory(function, "values", values, n);
       if (!error) error = check_memory(function, "sum_indices", sum_indices, capacity);

@@ -35,6 +35,15 @@ struct SparseCase {
   DType type = DType::f32;      // of gradients, which are rounded to it, and results
 };
 
+// A call of one tensor.
+inline SparseCase one_tensor(const std::string& spec, int ranks, std::size_t count) {
+  SparseCase c;
+  c.spec = spec;
+  c.ranks = ranks;
+  c.counts = {count};
+  return c;
+}
+
 // As a gradient or a result of this type: what is too large becomes infinite.
 inline float narrowed(float value, DType type) {
   if (type == DType::f32) return value;

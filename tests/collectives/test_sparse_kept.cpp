@@ -13,14 +13,6 @@ namespace pith::test {
 
 namespace {
 
-SparseCase kept_case(const std::string& spec, int ranks, std::size_t count) {
-  SparseCase c;
-  c.spec = spec;
-  c.ranks = ranks;
-  c.counts = {count};
-  return c;
-}
-
 // How many of all shares' magnitudes the threshold keeps.
 std::size_t kept_by_threshold(const std::vector<std::vector<float>>& shares, std::size_t k) {
   std::vector<ShareSummary> summaries;
@@ -80,7 +72,7 @@ TEST_CASE("a common threshold where there is little to choose", "[sparse][kept]"
 
 TEST_CASE("the result has k elements, however many ranks elect", "[sparse][kept]") {
   for (const char* scheme : {"spardl", "ok-topk"}) {
-    SparseCase c = kept_case(std::string(scheme) + ":density=0.01,bypass=never", 9, 100000);
+    SparseCase c = one_tensor(std::string(scheme) + ":density=0.01,bypass=never", 9, 100000);
     SparseProgram program(c);
     World world(world_of(c));
     for (std::uint64_t step = 0; step < 3; ++step) {
@@ -97,7 +89,7 @@ TEST_CASE("the result has k elements, however many ranks elect", "[sparse][kept]
 
 // Otherwise elements of some shares would never be delivered.
 TEST_CASE("shares take turns where fewer are kept than there are ranks", "[sparse][kept]") {
-  SparseCase c = kept_case("spardl:density=0.02,bypass=never", 5, 50);
+  SparseCase c = one_tensor("spardl:density=0.02,bypass=never", 5, 50);
   SparseProgram program(c);
   World world(world_of(c));
   std::vector<int> times(5);
@@ -111,7 +103,7 @@ TEST_CASE("shares take turns where fewer are kept than there are ranks", "[spars
 }
 
 TEST_CASE("fewer elements than ranks wait for no shares without elements", "[sparse][kept]") {
-  SparseCase c = kept_case("spardl:density=0.02,bypass=never", 7, 2);
+  SparseCase c = one_tensor("spardl:density=0.02,bypass=never", 7, 2);
   SparseProgram program(c);
   World world(world_of(c));
   for (std::uint64_t step = 0; step < 4; ++step) {
@@ -126,7 +118,7 @@ TEST_CASE("kept sums cost what their model says", "[sparse][kept]") {
   for (const bool agrees : {false, true}) {
     for (const int ranks : {2, 4, 16}) {
       const std::string spec = agrees ? "ok-topk" : "spardl";
-      SparseCase c = kept_case(spec + ":density=0.02,bypass=never", ranks, count);
+      SparseCase c = one_tensor(spec + ":density=0.02,bypass=never", ranks, count);
       SparseProgram program(c);
       TopkShape shape{.ranks = ranks, .count = count, .density = 0.02};
       for (const LinkCost& link : {LinkCost{2e-6, 1e-8, 0}, {1e-4, 1e-8, 0}, {1e-2, 1e-8, 0}}) {

@@ -10,14 +10,6 @@ namespace pith::test {
 
 namespace {
 
-SparseCase drawing_case(const std::string& spec, int ranks, std::size_t count) {
-  SparseCase c;
-  c.spec = spec;
-  c.ranks = ranks;
-  c.counts = {count};
-  return c;
-}
-
 std::vector<std::uint32_t> drawn_by(SparseProgram& program, int rank) {
   PairList& taken = program.compressor(rank).taken();
   return {taken.indices(), taken.indices() + taken.count()};
@@ -26,7 +18,7 @@ std::vector<std::uint32_t> drawn_by(SparseProgram& program, int rank) {
 }  // namespace
 
 TEST_CASE("each element is drawn in time, and none more often than its share", "[sparse][drawn]") {
-  SparseProgram program(drawing_case("randomk:density=0.05", 2, 1000));
+  SparseProgram program(one_tensor("randomk:density=0.05", 2, 1000));
   World world(world_of(program.sparse_case()));
   std::vector<int> times(1000);
   for (std::uint64_t step = 0; step < 400; ++step) {
@@ -43,8 +35,8 @@ TEST_CASE("each element is drawn in time, and none more often than its share", "
 }
 
 TEST_CASE("seeds and steps draw other elements", "[sparse][drawn]") {
-  SparseProgram one(drawing_case("randomk:density=0.01", 1, 100000));
-  SparseProgram other(drawing_case("randomk:density=0.01,seed=1", 1, 100000));
+  SparseProgram one(one_tensor("randomk:density=0.01", 1, 100000));
+  SparseProgram other(one_tensor("randomk:density=0.01,seed=1", 1, 100000));
   World world(world_of(one.sparse_case()));
   one.draw(0);
   other.draw(0);
@@ -65,7 +57,7 @@ TEST_CASE("seeds and steps draw other elements", "[sparse][drawn]") {
 TEST_CASE("drawn values cost what their model says", "[sparse][drawn]") {
   for (const int ranks : {2, 4, 8, 17}) {
     const std::size_t count = 2'000'000;
-    SparseCase c = drawing_case("randomk:density=0.05", ranks, count);
+    SparseCase c = one_tensor("randomk:density=0.05", ranks, count);
     SparseProgram program(c);
     for (const LinkCost& link : {LinkCost{2e-6, 1e-9, 0}, {1e-4, 1e-9, 0}, {1e-2, 1e-9, 0}}) {
       SimConfig config;

@@ -100,7 +100,6 @@ class RowReduction {
     group.add(communicator_, args, nullptr);
     return group.run();
   }
-  static Error run(Group& group) { return group.empty() ? Error() : group.run(); }
   void pass(Group& group, int peer, bool sends, const void* data, std::size_t bytes) const {
     if (bytes == 0) return;
     const Message message{bytes_of(data, bytes), bytes, DType::u8, peer, sends};
@@ -151,25 +150,37 @@ class RowReduction {
     return {};
   }
 
-  // The rows of all ranks that this one owns.
-  Error add_own(std::vector<RowSet>& own) {
+  // Sends out(rank) to every other rank, receives as many rows of each as it has told, and adds
+  // them up in rank order. owner(rank): of the rows that this rank sends.
+  template <class Out, class Owner>
+  Error trade(const Out& out, const std::vector<std::uint64_t>& counts, const Owner& owner,
+              RowSet& sums) {
     std::vector<RowSet> came(at(ranks_));
     Group group;
     for (int d = 1; d < ranks_; ++d) {
       const int to = wrap(rank_ + d, ranks_);
       const int from = wrap(rank_ - d, ranks_);
-      send(group, to, own[at(to)]);
-      receive(group, from, told_[at(from)].count, came[at(from)]);
+      send(group, to, out(to));
+      receive(group, from, counts[at(from)], came[at(from)]);
     }
-    if (Error error = run(group)) return error;
-    came[at(rank_)] = std::move(own[at(rank_)]);
+    if (Error error = group.empty() ? Error() : group.run()) return error;
     std::vector<RowSpan> sets(at(ranks_));
     for (int r = 0; r < ranks_; ++r) {
-      sets[at(r)] = came[at(r)].span();
-      if (Error error = check(sets[at(r)].numbers, rank_, r)) return error;
+      sets[at(r)] = r == rank_ ? out(r).span() : came[at(r)].span();
+      if (Error error = check(sets[at(r)].numbers, owner(r), r)) return error;
     }
-    sums_ = sum_rows(sets, given_.row, host_);
-    if (averaging_.op != Op::avg || sums_.numbers.empty()) return {};
+    sums = sum_rows(sets, given_.row, host_);
+    return {};
+  }
+
+  // The rows of all ranks that this one owns.
+  Error add_own(const std::vector<RowSet>& own) {
+    std::vector<std::uint64_t> counts;
+    for (const Told& one : told_) counts.push_back(one.count);
+    const auto out = [&](int rank) -> const RowSet& { return own[at(rank)]; };
+    Error error = trade(
+        out, counts, [this](int) { return rank_; }, sums_);
+    if (error || averaging_.op != Op::avg || sums_.numbers.empty()) return error;
     const float divisor = averaging_.divisor != 0 ? averaging_.divisor : static_cast<float>(ranks_);
     host_.run<FinishAvgKernel>(
         {sums_.values.data(), sums_.numbers.size() * given_.row.width, given_.row.type, divisor});
@@ -179,24 +190,13 @@ class RowReduction {
   Error gather(const RowsWanted& wanted) {
     const std::uint64_t own = sums_.numbers.size();
     std::vector<std::uint64_t> counts(at(ranks_));
-    if (Error error = run_alone(Collective::allgather, &own, counts.data(), sizeof own)) {
-      return error;
-    }
-    std::vector<RowSet> came(at(ranks_));
-    Group group;
-    for (int d = 1; d < ranks_; ++d) {
-      const int from = wrap(rank_ - d, ranks_);
-      send(group, wrap(rank_ + d, ranks_), sums_);
-      receive(group, from, counts[at(from)], came[at(from)]);
-    }
-    if (Error error = run(group)) return error;
-    came[at(rank_)] = std::move(sums_);
-    std::vector<RowSpan> sets(at(ranks_));
-    for (int r = 0; r < ranks_; ++r) {
-      sets[at(r)] = came[at(r)].span();
-      if (Error error = check(sets[at(r)].numbers, r, r)) return error;
-    }
-    return write(sum_rows(sets, given_.row, host_), wanted);
+    Error error = run_alone(Collective::allgather, &own, counts.data(), sizeof own);
+    if (error) return error;
+    RowSet all;
+    const auto out = [this](int) -> const RowSet& { return sums_; };
+    error = trade(
+        out, counts, [](int rank) { return rank; }, all);
+    return error ? error : write(all, wanted);
   }
   Error write(const RowSet& sums, const RowsWanted& wanted) const {
     const std::size_t all = sums.numbers.size();
