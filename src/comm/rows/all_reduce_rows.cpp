@@ -175,8 +175,8 @@ class RowReduction {
 
   // The rows of all ranks that this one owns.
   Error add_own(const std::vector<RowSet>& own) {
-    std::vector<std::uint64_t> counts;
-    for (const Told& one : told_) counts.push_back(one.count);
+    std::vector<std::uint64_t> counts(at(ranks_));
+    std::ranges::transform(told_, counts.begin(), &Told::count);
     const auto out = [&](int rank) -> const RowSet& { return own[at(rank)]; };
     Error error = trade(
         out, counts, [this](int) { return rank_; }, sums_);
