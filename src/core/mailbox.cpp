@@ -180,13 +180,16 @@ Mailbox::Incoming* Mailbox::announce(int peer, const Header& header, MessageSour
   return &incoming;
 }
 
-// The network writes only to memory that stays until it has finished, which a caller's buffer need
-// not. Returns false if there is no memory for the message; its receive has then ended.
+// The network writes only to memory that stays until it has finished, or that can be taken from it.
+// Returns false if there is no memory for the message; its receive has then ended.
 bool Mailbox::fetch(Incoming& incoming) {
   const Receive& receive = *incoming.receive_;
   if (receive.direct && fits(receive, incoming.header)) {
     incoming.data = receive.direct->bytes().data;
     incoming.memory = receive.direct->network_memory();
+  } else if (incoming.source_->writes_to_callers() && !receive.borrow &&
+             fits(receive, incoming.header)) {
+    incoming.data = receive.into;
   } else {
     try {
       incoming.data = incoming.owned_ = heap_.take(incoming.header.length);
@@ -207,7 +210,7 @@ void Mailbox::finish(Incoming& incoming) {
       hand_over_owned(heap_, *receive, incoming.header, incoming.owned_);
     } else {
       receive->length = incoming.header.length;
-      receive->landed = incoming.source_ != nullptr;
+      receive->landed = incoming.source_ != nullptr && receive->direct != nullptr;
     }
     return scheduler_.complete(*receive);
   }
@@ -273,9 +276,11 @@ void Mailbox::quiesce(const CommState& comm, const Error& error) {
   for (Incoming* incoming : incoming_.active()) {
     if (!incoming->receive_ || incoming->receive_->comm != &comm) continue;
     // The rest of the message must not be written to the caller's memory.
-    if (!incoming->owned_ && incoming->source_) {
-      incoming->withheld_ = incoming->receive_->direct->withhold();
+    Scratch* direct = incoming->receive_->direct;
+    if (!incoming->owned_ && incoming->source_ && direct) {
+      incoming->withheld_ = direct->withhold();
     } else if (!incoming->owned_) {
+      if (incoming->source_) incoming->source_->stop(incoming->message);
       incoming->data = nullptr;
     }
     fail(*std::exchange(incoming->receive_, nullptr), error);

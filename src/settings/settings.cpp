@@ -229,6 +229,13 @@ constexpr std::array table{
                   s.gpudirect = text;
                   return Error();
                 }},
+    SettingInfo{"VERBS", Scope::local, verbs_settings_meaning,
+                [](const Settings& s) { return s.verbs.text(); },
+                [](Settings& s, const std::string& text) {
+                  Expected<VerbsSettings> verbs = parse_verbs_settings(text);
+                  if (verbs) s.verbs = std::move(*verbs);
+                  return verbs.error();
+                }},
     SettingInfo{"CUDA_STEPS", Scope::local,
                 "launch: each step of a call on device memory is a kernel or copy of its own; "
                 "worker: one kernel on the caller's stream runs them all; auto: worker, but launch "

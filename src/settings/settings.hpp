@@ -12,6 +12,7 @@
 
 #include "core/error.hpp"
 #include "settings/port_range.hpp"
+#include "settings/verbs_settings.hpp"
 
 namespace pith {
 
@@ -23,6 +24,7 @@ struct Settings {
   int streams = 4;
   std::size_t copy_bytes = 0;
   bool cuda_ipc = true;
+  VerbsSettings verbs;
   std::string gpudirect = "auto";   // "0", "1"
   std::string cuda_steps = "auto";  // "launch", "worker"
   unsigned cuda_blocks = 32;

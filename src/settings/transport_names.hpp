@@ -7,6 +7,7 @@
 
 namespace pith {
 
-inline constexpr std::array<std::string_view, 4> transport_names = {"local", "shm", "ucx", "tcp"};
+inline constexpr std::array<std::string_view, 5> transport_names = {"local", "shm", "verbs",
+                                                                     "ucx", "tcp"};
 
 }  // namespace pith

@@ -112,6 +112,7 @@ std::string run_threads(Body body) {
   std::thread thread([&] { other = guarded([&] { body(1, names); }); });
   const std::string failure = guarded([&] { body(0, names); });
   thread.join();
+  if (!failure.empty() && !other.empty()) return failure + "; rank 1: " + other;
   return failure.empty() ? other : failure;
 }
 

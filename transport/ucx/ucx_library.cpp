@@ -3,9 +3,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
-#include <cstdlib>
-
-#include "settings/settings.hpp"
+#include "transport/ucs.hpp"
 
 namespace pith {
 namespace {
@@ -54,48 +52,13 @@ void find_worker_functions(UcxLibrary& ucx, Loader& loader, void* ucp) {
   loader.find(ucp, ucx.request_free, "ucp_request_free");
 }
 
-// UCX must not catch the signals of the user's program, nor write to its standard output that a
-// peer has gone: Pith reports that itself.
-void calm_down(Loader& loader, void* ucs) {
-  void (*disable_signals)() = nullptr;
-  ucs_status_t (*set_option)(const char*, const char*) = nullptr;
-  loader.find(ucs, disable_signals, "ucs_debug_disable_signals");
-  loader.find(ucs, set_option, "ucs_global_opts_set_value");
-  if (disable_signals && !in_environment("UCX_HANDLE_ERRORS")) disable_signals();
-  if (set_option && !in_environment("UCX_LOG_LEVEL")) set_option("LOG_LEVEL", "fatal");
-}
-
-// While it is loaded, UCX 1.13 patches mmap, munmap and related functions, to track registered
-// memory that its user may free. Pith frees nothing that UCX still has, so that is not needed. UCX
-// reads only the environment at that time, so a variable is set, once, at the first use of UCX.
-class NoHooks {
- public:
-  NoHooks() {
-    // If UCX was loaded before, it stays as it is.
-    void* loaded = dlopen("libucs.so.0", RTLD_NOLOAD | RTLD_LAZY);
-    if (loaded) dlclose(loaded);
-    ours_ = !loaded && !in_environment(variable);
-    if (ours_) setenv(variable, "n", 1);
-  }
-  ~NoHooks() {
-    if (ours_) unsetenv(variable);
-  }
-  NoHooks(const NoHooks&) = delete;
-  NoHooks& operator=(const NoHooks&) = delete;
-
- private:
-  static constexpr const char* variable = "UCX_MEM_EVENTS";
-  bool ours_ = false;
-};
-
 UcxLibrary load() {
   UcxLibrary ucx;
   Loader loader(ucx.why_not);
-  const NoHooks no_hooks;
-  void* ucs = loader.open("libucs.so.0");
+  // Pith frees nothing that UCX still has, so UCX need not watch memory.
+  void* ucs = load_ucs(UcsHooks::none, ucx.why_not);
   void* ucp = ucs ? loader.open("libucp.so.0") : nullptr;
   if (!ucp) return ucx;
-  calm_down(loader, ucs);
   loader.find(ucs, ucx.status_string, "ucs_status_string");
   loader.find(ucp, ucx.get_version, "ucp_get_version");
   loader.find(ucp, ucx.get_version_string, "ucp_get_version_string");

@@ -41,6 +41,11 @@ class MessageSource {
   virtual void fetch(IncomingMessage& incoming) = 0;
   // The message is not needed: the mailbox has forgotten it.
   virtual void drop(std::uint64_t message) = 0;
+  // True: it fetches into callers' buffers, and stop() takes such a buffer away from the network.
+  virtual bool writes_to_callers() const { return false; }
+  // Nothing is written for this message any more. Mailbox::finish or abandon follows, after this
+  // function has returned.
+  virtual void stop(std::uint64_t) {}
 
  protected:
   ~MessageSource() = default;

@@ -1,0 +1,33 @@
+// A software network behind the functions of libibverbs, for ranks that are threads of one process.
+// It keeps the rules that the transport must rely on: a reliable connection delivers in order and
+// once; what a queue pair that is not ready to receive gets is lost, and its sender fails after
+// some time; keys, ranges and protection domains are checked; a stopped pair ends all that was
+// posted.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "transport/verbs/verbs_library.hpp"
+
+namespace pith::test {
+
+struct FakeVerbs {
+  int devices = 1;
+  std::uint32_t request_bytes = 1u << 20;   // the longest message of a work request
+  std::uint64_t gives_up_ns = 300'000'000;  // a sender whose packets are lost fails after this
+  // Work requests that each look at a completion queue carries out; what is left stays on its way.
+  int requests_a_look = 1 << 20;
+  bool registers = true;  // false: memory registration beyond the transport's own buffers fails
+  std::uint32_t inlined = 256;
+
+  // Requires that none of its objects exist.
+  static FakeVerbs& instance();
+  static const VerbsLibrary& library();
+  // Objects that have been made and not destroyed, of all kinds.
+  static int objects();
+  // Stops all queue pairs of data connections with an error, as a failing device does.
+  static void break_pairs();
+};
+
+}  // namespace pith::test

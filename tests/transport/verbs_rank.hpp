@@ -1,0 +1,60 @@
+// A rank of two over VerbsTransport on the software network.
+#pragma once
+
+#include <memory>
+
+#include "tests/transport/fake_verbs.hpp"
+#include "transport/ring_support.hpp"
+#include "transport/two_ranks.hpp"
+#include "transport/verbs/verbs.hpp"
+#include "transport/verbs/verbs_rail.hpp"
+
+namespace pith_test {
+
+using pith::Expected;
+using pith::VerbsOptions;
+using pith::VerbsTransport;
+using pith::VerbsWish;
+using pith::test::FakeVerbs;
+
+inline constexpr std::uint64_t second_ns = 1000000000;
+
+struct VerbsRank : Rank {
+  VerbsRank(int rank, const Names& names, const VerbsOptions& options, const VerbsWish& wish = {})
+      : Rank(rank, 2) {
+    Expected<std::unique_ptr<VerbsTransport>> made =
+        VerbsTransport::create(FakeVerbs::library(), wish, scheduler, mailbox, rank, 2, options);
+    must(static_cast<bool>(made), made.error().message());
+    verbs = std::move(*made);
+    transport = verbs.get();
+    verbs->on_peer_lost = [this](int, const Error& loss) {
+      ++losses;
+      lost = loss;
+    };
+    const Expected<std::string> mine = verbs->listen();
+    must(static_cast<bool>(mine), mine.error().message());
+    const auto peer = static_cast<std::size_t>(1 - rank);
+    std::vector<std::string> all(2);
+    all[peer] = names.swap(rank, *mine);
+    std::vector<bool> attached;
+    const std::uint64_t deadline = monotonic_ns() + 20 * second_ns;
+    must(!verbs->attach(all, attached, deadline), "attach");
+    must(attached[peer], "the peer cannot be reached");
+    names.swap(rank, "attached");
+    std::vector<std::uint8_t> use(2, 0);
+    use[peer] = 1;
+    const Error connected = verbs->connect(all, use, deadline);
+    must(!connected, connected.message());
+  }
+  void leave() {
+    meet(1 - rank(), 50000);
+    verbs->close(monotonic_ns() + 10 * second_ns);
+    must(losses == 0, lost.message());
+  }
+
+  std::unique_ptr<VerbsTransport> verbs;
+  Error lost;
+  int losses = 0;
+};
+
+}  // namespace pith_test

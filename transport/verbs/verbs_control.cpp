@@ -1,0 +1,197 @@
+#include "transport/verbs/verbs_control.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "core/copy.hpp"
+
+namespace pith {
+namespace {
+
+// Frames of up to this size go without a slot, if the device can.
+constexpr std::uint32_t inlined_wanted = 220;
+// Of inlined frames, which need no completion of their own.
+constexpr std::uint32_t signal_every = 8;
+
+}  // namespace
+
+std::size_t VerbsControl::completions(std::uint32_t window) {
+  return 3 * std::size_t{window + credits_reserve};
+}
+
+Error VerbsControl::make(const VerbsRail& rail, std::uint32_t window) {
+  window_ = window;
+  const std::uint32_t depth = window + credits_reserve;
+  VerbsDepth wanted{2 * depth, depth, inlined_wanted};
+  Expected<VerbsQueuePair> pair = VerbsQueuePair::make(rail, wanted);
+  if (!pair) return pair.error();
+  pair_ = std::move(*pair);
+  inlined_ = wanted.inlined;
+  flight_.resize(std::bit_floor(2 * depth));
+  return {};
+}
+
+Error VerbsControl::meet(const VerbsPlace& place, const VerbsEnd& theirs,
+                         std::uint32_t their_window) {
+  their_window_ = their_window;
+  return pair_.meet(place, theirs);
+}
+
+Error VerbsControl::open() {
+  const std::size_t depth = window_ + credits_reserve;
+  if (Error error = slots_.reserve(depth)) return error;
+  for (std::uint32_t slot = 0; slot < depth; ++slot) {
+    received_.push_back(slots_.take());
+    post_receive(slot);
+  }
+  if (broken_ != 0) return system_error("post receives", broken_);
+  if (Error error = pair_.open()) return error;
+  open_ = true;
+  return {};
+}
+
+void VerbsControl::close() {
+  open_ = false;
+  pair_.destroy();
+  words_.clear();
+  for (; completed_ != posted_; ++completed_) {
+    VerbsSlot*& slot = flight_[completed_ % flight_.size()];
+    if (slot) slots_.give(*std::exchange(slot, nullptr));
+  }
+}
+
+void VerbsControl::post_receive(std::uint32_t slot) {
+  ibv_sge part{};
+  part.addr = reinterpret_cast<std::uint64_t>(received_[slot]->data);
+  part.length = verbs_frame_max;
+  part.lkey = received_[slot]->key;
+  ibv_recv_wr work{};
+  work.wr_id = VerbsTag{VerbsWork::frame_came, static_cast<std::uint32_t>(peer_), slot}.pack();
+  work.sg_list = &part;
+  work.num_sge = 1;
+  if (const int error = pair_.post(work); error != 0) broken_ = error;
+}
+
+void VerbsControl::post(ibv_send_wr& work, VerbsSlot* slot) {
+  flight_[posted_ % flight_.size()] = slot;
+  work.wr_id = VerbsTag{VerbsWork::frame_sent, static_cast<std::uint32_t>(peer_), posted_}.pack();
+  ++posted_;
+  unsignalled_ = slot || unsignalled_ + 1 == signal_every ? 0 : unsignalled_ + 1;
+  if (unsignalled_ == 0) work.send_flags |= IBV_SEND_SIGNALED;
+  if (const int error = pair_.post(work); error != 0) broken_ = error;
+}
+
+void VerbsControl::post_frame(VerbsHead head, std::span<const std::byte> payload) {
+  if (head.kind == VerbsKind::goodbye || head.kind == VerbsKind::farewell) {
+    unsignalled_ = signal_every - 1;
+    last_ = posted_ + 1;
+  }
+  head.taken = told_ = taken_;
+  if (is_counted(head.kind)) ++spent_;
+  const auto bytes = static_cast<std::uint32_t>(sizeof head + payload.size());
+  ibv_sge parts[2] = {};
+  ibv_send_wr work{};
+  work.opcode = IBV_WR_SEND;
+  work.sg_list = parts;
+  if (bytes <= inlined_) {
+    parts[0] = {reinterpret_cast<std::uint64_t>(&head), sizeof head, 0};
+    parts[1] = {reinterpret_cast<std::uint64_t>(payload.data()),
+                static_cast<std::uint32_t>(payload.size()), 0};
+    work.num_sge = payload.empty() ? 1 : 2;
+    work.send_flags = IBV_SEND_INLINE;
+    return post(work, nullptr);
+  }
+  VerbsSlot* slot = slots_.take();
+  if (!slot) {
+    broken_ = ENOMEM;
+    return;
+  }
+  std::memcpy(slot->data, &head, sizeof head);
+  if (!payload.empty()) copy_bytes(slot->data + sizeof head, payload.data(), payload.size());
+  parts[0] = {reinterpret_cast<std::uint64_t>(slot->data), bytes, slot->key};
+  work.num_sge = 1;
+  post(work, slot);
+}
+
+void VerbsControl::send(const VerbsHead& head, std::span<const std::byte> payload) {
+  post_frame(head, payload);
+}
+
+void VerbsControl::say(const VerbsHead& head, std::span<const std::byte> payload) {
+  if (words_.empty() && open_ && room() != 0 && has_queue_room()) return post_frame(head, payload);
+  Word& word = words_.emplace_back();
+  word.head = head;
+  word.bytes = payload.size();
+  if (!payload.empty()) std::memcpy(word.payload, payload.data(), payload.size());
+}
+
+void VerbsControl::forget_grants() {
+  std::erase_if(words_, [](const Word& word) {
+    return word.head.kind == VerbsKind::grant && word.head.place != 0;
+  });
+}
+
+bool VerbsControl::can_pump() const {
+  return open_ && !words_.empty() && room() != 0 && has_queue_room();
+}
+
+bool VerbsControl::pump() {
+  bool moved = false;
+  while (can_pump()) {
+    const Word word = words_.front();
+    words_.erase(words_.begin());
+    post_frame(word.head, {word.payload, word.bytes});
+    moved = true;
+  }
+  settle_credit();
+  return moved;
+}
+
+void VerbsControl::sent(std::uint32_t number) {
+  while (completed_ != number + 1) {
+    VerbsSlot*& slot = flight_[completed_ % flight_.size()];
+    if (slot) slots_.give(*std::exchange(slot, nullptr));
+    ++completed_;
+  }
+}
+
+VerbsSlot& VerbsControl::came(std::uint32_t slot, std::uint32_t bytes) {
+  received_[slot]->bytes = bytes;
+  return *received_[slot];
+}
+
+void VerbsControl::take_back(std::uint32_t slot) {
+  if (is_counted(received_[slot]->head().kind)) ++taken_;
+  if (!open_) return;
+  post_receive(slot);
+  settle_credit();
+}
+
+// Early enough that the peer does not stall, seldom enough to cost nothing.
+void VerbsControl::settle_credit() {
+  if (taken_ - told_ < std::max(window_ / 4, 1u) || !open_ || !has_queue_room()) return;
+  VerbsHead head;
+  head.kind = VerbsKind::credit;
+  post_frame(head, {});
+}
+
+void VerbsControl::credited(std::uint32_t taken) {
+  const auto ahead = static_cast<std::int32_t>(taken - credited_);
+  const auto beyond = static_cast<std::int32_t>(taken - spent_);
+  if (ahead > 0 && beyond <= 0) credited_ = taken;
+}
+
+void VerbsControl::probe() {
+  const bool pending = probe_ != 0 && static_cast<std::int32_t>(probe_ - completed_) > 0;
+  if (!open_ || pending || !has_queue_room()) return;
+  ibv_send_wr work{};
+  work.opcode = IBV_WR_RDMA_WRITE;
+  unsignalled_ = signal_every - 1;
+  post(work, nullptr);
+  probe_ = posted_;
+}
+
+}  // namespace pith

@@ -1,0 +1,96 @@
+// A port of an RDMA device as one process uses it: its place in the network, a protection domain,
+// one completion queue for all connections and the channel on which a rank sleeps.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "transport/verbs/verbs_library.hpp"
+
+namespace pith {
+
+// What the user may ask of devices; see the settings of the same names. Numbers below 0: choose.
+struct VerbsWish {
+  std::string devices;  // "mlx5_0:1,mlx5_1", "^mlx5_2"; empty: the port that carries `host`
+  std::string host;     // the address of this rank in numbers; empty: none
+  int gid_index = -1;
+  int pkey_index = 0;
+  int service_level = 0;
+  int traffic_class = 0;
+  int path_mtu = 0;  // bytes, 256 to 4096; 0: the port's
+  int timeout = 14;  // an acknowledgement is waited for 4.096 us * 2^timeout
+  int retries = 7;
+};
+
+// Where a port is in the network; travels to peers.
+struct VerbsPlace {
+  std::uint8_t gid[16] = {};
+  std::uint16_t lid = 0;
+  std::uint8_t link_layer = 0;
+  std::uint8_t mtu = 0;  // ibv_mtu
+};
+
+class VerbsRail {
+ public:
+  // All ports that fit the wish, the one that carries `host` first; or why there is none.
+  static Expected<std::vector<std::unique_ptr<VerbsRail>>> open_all(const VerbsLibrary& verbs,
+                                                                    const VerbsWish& wish);
+  ~VerbsRail();
+  VerbsRail(const VerbsRail&) = delete;
+  VerbsRail& operator=(const VerbsRail&) = delete;
+
+  // "mlx5_0:1"
+  const std::string& name() const { return name_; }
+  const VerbsLibrary& verbs() const { return verbs_; }
+  const VerbsWish& wish() const { return wish_; }
+  const VerbsPlace& place() const { return place_; }
+  std::uint8_t port() const { return port_; }
+  std::uint8_t gid_index() const { return gid_index_; }
+  // The longest message of one work request.
+  std::size_t message_bytes() const { return message_bytes_; }
+  ibv_pd* domain() const { return domain_; }
+  ibv_cq* queue() const { return queue_; }
+
+  // The queue has room for `entries` completions; before any connection is made.
+  Error make_queue(std::size_t entries);
+  // Takes completions; an error is the device's.
+  Expected<std::size_t> poll(std::span<ibv_wc> completions);
+
+  int descriptor() const { return channel_->fd; }
+  int event_descriptor() const { return context_->async_fd; }
+  // Asks for a wake-up by the next completion.
+  Error arm();
+  // Takes wake-ups; true if there was one.
+  bool disarm();
+  // What has befallen the device or port since the last call, in words; empty: nothing that
+  // matters.
+  std::string take_event();
+
+ private:
+  VerbsRail(const VerbsLibrary& verbs, const VerbsWish& wish) : verbs_(verbs), wish_(wish) {}
+  static std::unique_ptr<VerbsRail> open(const VerbsLibrary& verbs, const VerbsWish& wish,
+                                         ibv_device* device, std::uint8_t port, Error& why_not);
+  Error open_port(ibv_device* device, std::uint8_t port);
+  Error find_gid(const ibv_port_attr& port);
+  bool carries_host() const;
+
+  const VerbsLibrary& verbs_;
+  const VerbsWish wish_;
+  std::string name_;
+  VerbsPlace place_;
+  std::uint8_t port_ = 1;
+  std::uint8_t gid_index_ = 0;
+  std::size_t message_bytes_ = 0;
+  int queue_entries_max_ = 0;
+  ibv_context* context_ = nullptr;
+  ibv_pd* domain_ = nullptr;
+  ibv_comp_channel* channel_ = nullptr;
+  ibv_cq* queue_ = nullptr;
+};
+
+}  // namespace pith
