@@ -7,7 +7,7 @@
 
 namespace pith {
 
-inline constexpr std::array<std::string_view, 5> transport_names = {"local", "shm", "verbs",
-                                                                     "ucx", "tcp"};
+inline constexpr std::array<std::string_view, 5> transport_names = {"local", "shm", "verbs", "ucx",
+                                                                    "tcp"};
 
 }  // namespace pith

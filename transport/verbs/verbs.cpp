@@ -1,23 +1,24 @@
 #include "transport/verbs/verbs.hpp"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 #include <utility>
 
-#include "core/clock.hpp"
 #include "core/log.hpp"
 #include "transport/verbs/verbs_ranks.hpp"
 
 namespace pith {
 namespace {
 
-constexpr std::size_t completions_at_once = 32;
-// A peer that says nothing for this long while something waits for it is asked by its device.
-constexpr std::uint64_t silence_ns = 1'000'000'000;
+// Of all peers together, so that a rank of many does not lock more memory than it uses.
+constexpr std::uint32_t frames_of_all = 2048;
+constexpr std::uint32_t frames_least = 8;
+constexpr std::uint32_t frames_most = 32;
+
+std::uint32_t window_for(int ranks) {
+  return std::clamp(frames_of_all / static_cast<std::uint32_t>(ranks), frames_least, frames_most);
+}
 
 }  // namespace
 
@@ -36,232 +37,57 @@ Expected<std::unique_ptr<VerbsTransport>> VerbsTransport::create(
 
 VerbsRanks::VerbsRanks(const VerbsLibrary& library, Rails rails, Scheduler& scheduler,
                        Mailbox& mailbox, int rank, int ranks, const VerbsOptions& options)
-    : library_(library),
-      rails_(std::move(rails)),
-      scheduler_(scheduler),
+    : rails_(std::move(rails)),
       mailbox_(mailbox),
       rank_(rank),
       ranks_(ranks),
       window_(options.window != 0 ? options.window : window_for(ranks)),
       slots_(*rails_[0]),
       memory_(library, rails_, options.cache_bytes),
-      shared_{&scheduler_, &memory_, options.write_bytes},
+      shared_{&scheduler, &memory_, options.write_bytes},
+      completions_(rails_),
       by_rank_(static_cast<std::size_t>(ranks)) {}
 
 VerbsRanks::~VerbsRanks() {
-  const Error gone(Code::invalid_usage, "this rank has closed its connections");
-  for (Peer* peer : peers_) {
-    let_go(*peer);
-    peer->outbox.fail(gone);
-    peer->inbox.abandon(gone);
+  for (VerbsPair* pair : pairs_) {
+    pair->close(Error(Code::invalid_usage, "this rank has closed its connections"));
   }
 }
 
 bool VerbsRanks::start(Send& send) {
-  Peer* peer = by_rank_[static_cast<std::size_t>(send.peer)].get();
-  if (!peer) {
-    send.error = Error(Code::internal, fmt::format("no connection to rank {}", send.peer));
-    return true;
-  }
-  if (!peer->live) {
-    if (!peer->error) lose(*peer, "it has left");
-    send.error = peer->error;
-    return true;
-  }
-  return peer->outbox.start(send);
-}
-
-VerbsRanks::Peer* VerbsRanks::peer_of(const ibv_wc& completion) {
-  return by_rank_[VerbsTag::unpack(completion.wr_id).peer].get();
-}
-
-bool VerbsRanks::is_data(const ibv_wc& completion) {
-  const VerbsWork work = VerbsTag::unpack(completion.wr_id).work;
-  return work == VerbsWork::data_sent || work == VerbsWork::data_came;
-}
-
-void VerbsRanks::count(const ibv_wc& completion) {
-  if (is_data(completion)) {
-    if (Peer* peer = peer_of(completion)) peer->lanes.count(completion);
-  }
+  VerbsPair* pair = by_rank_[static_cast<std::size_t>(send.peer)].get();
+  if (pair) return pair->start(send);
+  send.error = Error(Code::internal, fmt::format("no connection to rank {}", send.peer));
+  return true;
 }
 
 // Takes the devices' completions; true if there were any.
 bool VerbsRanks::gather() {
-  std::array<ibv_wc, completions_at_once> some;
-  const std::size_t before = completions_.size();
-  completions_.reserve(before + rails_.size() * some.size());
-  for (const auto& rail : rails_) {
-    const Expected<std::size_t> count_of = rail->poll(some);
-    if (!count_of) {
-      for (Peer* peer : peers_) {
-        if (peer->live) lose(*peer, count_of.error().message());
-      }
-      return true;
-    }
-    for (std::size_t i = 0; i < *count_of; ++i) {
-      count(some[i]);
-      completions_.push_back(some[i]);
-    }
+  const Expected<bool> any = completions_.gather();
+  if (any) return *any;
+  for (VerbsPair* pair : pairs_) {
+    if (pair->is_live()) pair->lose(any.error().message());
   }
-  return completions_.size() != before;
-}
-
-// Where there is no memory for a message, its frame is held: see VerbsInbox.
-bool VerbsRanks::act_on_all() {
-  const bool any = acted_ != completions_.size();
-  while (acted_ != completions_.size()) {
-    const ibv_wc completion = completions_[acted_++];
-    act(completion);
-  }
-  completions_.clear();
-  acted_ = 0;
-  return any;
-}
-
-void VerbsRanks::act(const ibv_wc& completion) {
-  const VerbsTag tag = VerbsTag::unpack(completion.wr_id);
-  if (tag.work == VerbsWork::none || !peer_of(completion) || !peer_of(completion)->live) return;
-  Peer& peer = *peer_of(completion);
-  const bool good = completion.status == IBV_WC_SUCCESS;
-  if (is_data(completion)) return act_on_data(peer, completion);
-  if (!good) {
-    if (closing_ || (peer.inbox.left() && !peer.outbox.awaited())) return let_go(peer);
-    return lose(peer, fmt::format("its connection has ended (verbs: {})",
-                                  library_.wc_status_str(completion.status)));
-  }
-  if (tag.work == VerbsWork::frame_sent) return peer.control.sent(tag.value);
-  peer.control.came(tag.value, completion.byte_len);
-  act_on_frame(peer, tag.value);
-}
-
-void VerbsRanks::act_on_frame(Peer& peer, std::uint32_t slot) {
-  const VerbsSlot& came = peer.control.slot(slot);
-  ++peer.heard;
-  peer.heard_ns = monotonic_ns();
-  const bool whole = came.bytes >= sizeof(VerbsHead) && came.bytes <= verbs_frame_max;
-  const VerbsHead head = whole ? came.head() : VerbsHead();
-  const char* fault = whole ? fault_of(head, came.payload_bytes()) : "a frame without a head";
-  if (!fault) {
-    peer.control.credited(head.taken);
-    fault = heed(peer, slot, head);
-  }
-  if (fault) lose(peer, fmt::format("it sent {}", fault));
-}
-
-const char* VerbsRanks::heed(Peer& peer, std::uint32_t slot, const VerbsHead& head) {
-  if (is_ordered(head.kind)) {
-    if (head.kind == VerbsKind::goodbye) {
-      VerbsHead farewell;
-      farewell.kind = VerbsKind::farewell;
-      peer.control.say(farewell);
-    }
-    return peer.inbox.arrive(slot);
-  }
-  const VerbsSlot& came = peer.control.slot(slot);
-  const char* fault = nullptr;
-  if (head.kind == VerbsKind::grant) {
-    VerbsKeys keys;
-    std::memcpy(&keys, came.payload(), sizeof keys);
-    peer.outbox.granted(head, keys);
-  } else if (head.kind == VerbsKind::portion) {
-    fault = peer.inbox.portion(head, {came.payload(), came.payload_bytes()});
-  } else if (head.kind == VerbsKind::dropped) {
-    peer.outbox.dropped(head);
-  } else if (head.kind == VerbsKind::withdrawn) {
-    peer.inbox.withdrawn(
-        head,
-        Error(Code::remote, fmt::format("rank {} has ended this call", peer.rank), peer.rank));
-  } else if (head.kind == VerbsKind::restart) {
-    fault = restart_came(peer, head, came.payload());
-  } else if (head.kind == VerbsKind::farewell) {
-    peer.said_farewell = true;
-  }
-  if (peer.live) peer.control.take_back(slot);
-  return fault;
-}
-
-// One that failed belongs to data connections that stop, or must: the control connection tells
-// whether the peer is lost.
-void VerbsRanks::act_on_data(Peer& peer, const ibv_wc& completion) {
-  if (!peer.lanes.is_current(completion)) return;
-  const bool sent = VerbsTag::unpack(completion.wr_id).work == VerbsWork::data_sent;
-  const std::int64_t departed = sent ? peer.lanes.departed(completion) : -1;
-  if (completion.status != IBV_WC_SUCCESS) {
-    if (peer.lanes.is_open()) stop_data(peer);
-    return;
-  }
-  peer.restarts = 0;
-  ++peer.heard;
-  peer.heard_ns = monotonic_ns();
-  if (departed >= 0) return peer.outbox.departed(static_cast<std::uint32_t>(departed));
-  if (sent) return;
-  const VerbsDataValue value = VerbsDataValue::unpack(VerbsTag::unpack(completion.wr_id).value);
-  peer.inbox.noticed(ntohl(completion.imm_data));
-  if (peer.lanes.is_open() && peer.lanes.renew_receive(value.lane) != 0) stop_data(peer);
-}
-
-bool VerbsRanks::pump(Peer& peer) {
-  const char* fault = nullptr;
-  bool moved = peer.inbox.can_pump() && peer.inbox.pump(fault);
-  if (fault) {
-    lose(peer, fmt::format("it sent {}", fault));
-    return true;
-  }
-  if (peer.control.can_pump()) moved |= peer.control.pump();
-  if (peer.outbox.can_pump()) moved |= peer.outbox.pump();
-  if (peer.restart == Restart::stopped) say_restart(peer);
-  return moved;
-}
-
-// Checks whether the peer is still there; true when anything changed.
-bool VerbsRanks::check_peer(Peer& peer) {
-  if (!peer.live) {
-    if (peer.error || !mailbox_.awaited(peer.rank)) return false;
-    lose(peer, "it has left");
-    return true;
-  }
-  if (peer.outbox.broken() != 0 && peer.lanes.is_open()) stop_data(peer);
-  if (const int broken = peer.control.broken(); broken != 0) {
-    lose(peer, fmt::format("the device refuses work ({})", std::strerror(broken)));
-    return true;
-  }
-  return peer.inbox.left() && leave_in_order(peer);
-}
-
-// What it had sent is here; it waits for our farewell.
-bool VerbsRanks::leave_in_order(Peer& peer) {
-  if (peer.outbox.awaited() || !peer.inbox.idle()) {
-    lose(peer, "it has left");
-    return true;
-  }
-  if (!peer.control.last_sent()) return false;
-  let_go(peer);
   return true;
 }
 
-void VerbsRanks::lose(Peer& peer, std::string_view how) {
-  if (peer.error) return;
-  peer.error = peer_lost(peer.rank, how);
-  // The hardware must let go of callers' memory before their operations end.
-  let_go(peer);
-  peer.outbox.fail(peer.error);
-  unreported_.push_back(&peer);
-}
-
-void VerbsRanks::let_go(Peer& peer) {
-  peer.live = false;
-  peer.lanes.close();
-  peer.control.close();
+bool VerbsRanks::act() {
+  const bool any = !completions_.empty();
+  while (!completions_.empty()) {
+    const ibv_wc completion = completions_.take();
+    const VerbsTag tag = VerbsTag::unpack(completion.wr_id);
+    VerbsPair* pair = by_rank_[tag.peer].get();
+    if (pair && tag.work != VerbsWork::none) pair->act(completion);
+  }
+  completions_.clear();
+  return any;
 }
 
 // Last in progress(): the owner may call back into this transport.
 void VerbsRanks::report_lost() {
-  while (!unreported_.empty()) {
-    Peer& peer = *unreported_.back();
-    unreported_.pop_back();
-    peer.inbox.abandon(peer.error);
-    if (on_peer_lost) on_peer_lost(peer.rank, peer.error);
+  for (VerbsPair* pair : pairs_) {
+    const Error loss = pair->take_loss();
+    if (loss && on_peer_lost) on_peer_lost(pair->rank(), loss);
   }
 }
 
@@ -271,32 +97,20 @@ bool VerbsRanks::progress() {
     heed_events();
   }
   bool moved = gather();
-  moved |= act_on_all();
-  for (Peer* peer : peers_) {
-    if (peer->live) moved |= pump(*peer);
-    moved |= check_peer(*peer);
-  }
-  if (unreported_.empty()) return moved;
+  moved |= act();
+  for (VerbsPair* pair : pairs_) moved |= pair->progress();
   report_lost();
-  return true;
+  return moved;
 }
 
 bool VerbsRanks::busy() const {
-  return mailbox_.waiting() != 0 || std::any_of(peers_.begin(), peers_.end(), [](const Peer* peer) {
-           return peer->live && (!peer->outbox.empty() || !peer->control.empty() ||
-                                 peer->restart != Restart::none);
-         });
+  return mailbox_.waiting() != 0 ||
+         std::ranges::any_of(pairs_, [](const VerbsPair* pair) { return pair->busy(); });
 }
 
 bool VerbsRanks::arm() {
-  if (!unreported_.empty() || acted_ != completions_.size()) return false;
-  for (const Peer* peer : peers_) {
-    if (peer->live && (peer->inbox.can_pump() || peer->control.can_pump() ||
-                       peer->outbox.can_pump() || peer->restart == Restart::stopped)) {
-      return false;
-    }
-    if (!peer->live && !peer->error && mailbox_.awaited(peer->rank)) return false;
-  }
+  const auto can = [](const VerbsPair* pair) { return pair->can_progress(); };
+  if (!completions_.empty() || std::ranges::any_of(pairs_, can)) return false;
   armed_ = true;
   for (const auto& rail : rails_) {
     if (rail->arm()) return false;
@@ -312,24 +126,17 @@ void VerbsRanks::heed_events() {
   }
 }
 
-// A reliable connection notices a dead peer only while it sends.
 void VerbsRanks::look_at_links(std::uint64_t now_ns) {
   heed_events();
-  for (Peer* peer : peers_) {
-    const bool waits = mailbox_.awaited(peer->rank) || peer->outbox.awaited();
-    if (peer->live && waits && now_ns > peer->heard_ns + silence_ns) peer->control.probe();
-  }
+  for (VerbsPair* pair : pairs_) pair->look(now_ns);
 }
 
 void VerbsRanks::quiesce(const CommState& comm, const Error& error) {
-  for (Peer* peer : peers_) {
-    if (peer->live && peer->outbox.writes_for(comm)) stop_data(*peer);
-    if (peer->live) peer->outbox.quiesce(comm, error);
-  }
+  for (VerbsPair* pair : pairs_) pair->quiesce(comm, error);
 }
 
 void VerbsRanks::for_each_sending(const std::function<void(const Send&)>& see) const {
-  for (const Peer* peer : peers_) peer->outbox.for_each_sending(see);
+  for (const VerbsPair* pair : pairs_) pair->for_each_sending(see);
 }
 
 VerbsSupport verbs_support(const VerbsWish& wish) {

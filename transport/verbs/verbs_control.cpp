@@ -19,12 +19,12 @@ constexpr std::uint32_t signal_every = 8;
 }  // namespace
 
 std::size_t VerbsControl::completions(std::uint32_t window) {
-  return 3 * std::size_t{window + credits_reserve};
+  return 3 * std::size_t{window + VerbsCredits::besides};
 }
 
 Error VerbsControl::make(const VerbsRail& rail, std::uint32_t window) {
-  window_ = window;
-  const std::uint32_t depth = window + credits_reserve;
+  credits_.ours = window;
+  const std::uint32_t depth = window + VerbsCredits::besides;
   VerbsDepth wanted{2 * depth, depth, inlined_wanted};
   Expected<VerbsQueuePair> pair = VerbsQueuePair::make(rail, wanted);
   if (!pair) return pair.error();
@@ -36,12 +36,12 @@ Error VerbsControl::make(const VerbsRail& rail, std::uint32_t window) {
 
 Error VerbsControl::meet(const VerbsPlace& place, const VerbsEnd& theirs,
                          std::uint32_t their_window) {
-  their_window_ = their_window;
+  credits_.theirs = their_window;
   return pair_.meet(place, theirs);
 }
 
 Error VerbsControl::open() {
-  const std::size_t depth = window_ + credits_reserve;
+  const std::size_t depth = credits_.ours + VerbsCredits::besides;
   if (Error error = slots_.reserve(depth)) return error;
   for (std::uint32_t slot = 0; slot < depth; ++slot) {
     received_.push_back(slots_.take());
@@ -89,8 +89,8 @@ void VerbsControl::post_frame(VerbsHead head, std::span<const std::byte> payload
     unsignalled_ = signal_every - 1;
     last_ = posted_ + 1;
   }
-  head.taken = told_ = taken_;
-  if (is_counted(head.kind)) ++spent_;
+  head.taken = credits_.tell();
+  if (is_counted(head.kind)) credits_.spend();
   const auto bytes = static_cast<std::uint32_t>(sizeof head + payload.size());
   ibv_sge parts[2] = {};
   ibv_send_wr work{};
@@ -121,7 +121,8 @@ void VerbsControl::send(const VerbsHead& head, std::span<const std::byte> payloa
 }
 
 void VerbsControl::say(const VerbsHead& head, std::span<const std::byte> payload) {
-  if (words_.empty() && open_ && room() != 0 && has_queue_room()) return post_frame(head, payload);
+  if (words_.empty() && open_ && credits_.room_for_word() && has_queue_room())
+    return post_frame(head, payload);
   Word& word = words_.emplace_back();
   word.head = head;
   word.bytes = payload.size();
@@ -135,7 +136,7 @@ void VerbsControl::forget_grants() {
 }
 
 bool VerbsControl::can_pump() const {
-  return open_ && !words_.empty() && room() != 0 && has_queue_room();
+  return open_ && !words_.empty() && credits_.room_for_word() && has_queue_room();
 }
 
 bool VerbsControl::pump() {
@@ -164,24 +165,17 @@ VerbsSlot& VerbsControl::came(std::uint32_t slot, std::uint32_t bytes) {
 }
 
 void VerbsControl::take_back(std::uint32_t slot) {
-  if (is_counted(received_[slot]->head().kind)) ++taken_;
+  if (is_counted(received_[slot]->head().kind)) credits_.take();
   if (!open_) return;
   post_receive(slot);
   settle_credit();
 }
 
-// Early enough that the peer does not stall, seldom enough to cost nothing.
 void VerbsControl::settle_credit() {
-  if (taken_ - told_ < std::max(window_ / 4, 1u) || !open_ || !has_queue_room()) return;
+  if (!credits_.owes() || !open_ || !has_queue_room()) return;
   VerbsHead head;
   head.kind = VerbsKind::credit;
   post_frame(head, {});
-}
-
-void VerbsControl::credited(std::uint32_t taken) {
-  const auto ahead = static_cast<std::int32_t>(taken - credited_);
-  const auto beyond = static_cast<std::int32_t>(taken - spent_);
-  if (ahead > 0 && beyond <= 0) credited_ = taken;
 }
 
 void VerbsControl::probe() {

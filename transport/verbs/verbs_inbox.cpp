@@ -19,7 +19,7 @@ const char* VerbsInbox::arrive(std::uint32_t slot) {
 // Where there is no memory for a message, its frame stays the first.
 bool VerbsInbox::take_held(const char*& fault) {
   bool moved = false;
-  while (!fault && !held_.empty() && accepts()) {
+  while (!fault && !held_.empty() && mailbox_.accepts(peer_)) {
     fault = take(held_.front());
     held_.erase(held_.begin());
     moved = true;
@@ -44,17 +44,17 @@ const char* VerbsInbox::take(std::uint32_t slot) {
 }
 
 void VerbsInbox::take_message(std::uint32_t slot, const VerbsHead& head) {
-  SlotOwner* owner = control_.can_lend() ? this : nullptr;
+  SlotOwner* owner = control_.credits().can_lend() ? this : nullptr;
   const std::byte* payload = control_.slot(slot).payload();
   if (mailbox_.deliver(peer_, head.header, payload, owner, slot) == Mailbox::Taken::kept) {
-    control_.lend();
+    control_.credits().lend();
   } else {
     control_.take_back(slot);
   }
 }
 
 void VerbsInbox::release_slot(int, std::uint64_t slot) {
-  control_.unlend();
+  control_.credits().unlend();
   control_.take_back(static_cast<std::uint32_t>(slot));
 }
 

@@ -38,7 +38,7 @@ class VerbsInbox final : public SlotOwner, public MessageSource {
   // Takes held frames and grants places, as far as it can; true when anything moved.
   bool pump(const char*& fault);
   bool can_pump() const {
-    return (!held_.empty() && accepts()) || can_grant() || !stopped_.empty();
+    return (!held_.empty() && mailbox_.accepts(peer_)) || can_grant() || !stopped_.empty();
   }
   // No frame and no message is on its way to the mailbox.
   bool idle() const { return held_.empty() && active_.empty() && !incoming_; }
@@ -74,7 +74,6 @@ class VerbsInbox final : public SlotOwner, public MessageSource {
   };
   using State = Arrival::State;
 
-  bool accepts() const { return mailbox_.accepts(peer_); }
   bool can_grant() const {
     return !wanted_.empty() && lanes_.is_open() && granted_ < verbs_grants_max;
   }

@@ -17,45 +17,32 @@ constexpr std::uint64_t ms = 1'000'000;
 // Time for peers that are not driving their end at the moment.
 constexpr std::uint64_t farewell_ns = 100 * ms;
 constexpr std::uint64_t nap_ns = 5 * ms;
-// Of all peers together, so that a rank of many does not lock more memory than it uses.
-constexpr std::uint32_t frames_of_all = 2048;
-constexpr std::uint32_t frames_least = 8;
-constexpr std::uint32_t frames_most = 32;
 
 }  // namespace
 
-std::uint32_t VerbsRanks::window_for(int ranks) const {
-  return std::clamp(frames_of_all / static_cast<std::uint32_t>(ranks), frames_least, frames_most);
-}
-
-Error VerbsRanks::make_ends() {
+Error VerbsRanks::make_pairs() {
   const auto peers = static_cast<std::size_t>(ranks_ - 1);
   for (std::size_t r = 0; r < rails_.size(); ++r) {
     const std::size_t control = r == 0 ? VerbsControl::completions(window_) : 0;
-    const std::size_t entries =
-        std::max<std::size_t>(peers * (control + VerbsLanes::completions()), 1);
-    if (Error error = rails_[r]->make_queue(entries)) return error;
+    const std::size_t entries = peers * (control + VerbsLanes::completions());
+    if (Error error = rails_[r]->make_queue(std::max<std::size_t>(entries, 1))) return error;
   }
   for (int rank = 0; rank < ranks_; ++rank) {
     if (rank == rank_) continue;
-    auto peer = std::make_unique<Peer>(*this, rank);
-    if (Error error = peer->control.make(*rails_[0], window_)) return error;
-    if (Error error = peer->lanes.make(rails_)) return error;
-    by_rank_[static_cast<std::size_t>(rank)] = std::move(peer);
+    auto pair = std::make_unique<VerbsPair>(mailbox_, slots_, shared_, completions_, rank);
+    if (Error error = pair->make(rails_, window_)) return error;
+    by_rank_[static_cast<std::size_t>(rank)] = std::move(pair);
   }
   return {};
 }
 
 Expected<std::string> VerbsRanks::listen() {
-  if (Error error = make_ends()) return error;
+  if (Error error = make_pairs()) return error;
   VerbsAddress address;
   address.window = window_;
   for (const auto& rail : rails_) address.rails.push_back(rail->place());
-  for (const auto& peer : by_rank_) {
-    VerbsAddress::Ends& ends = address.ends.emplace_back();
-    if (!peer) continue;
-    ends.control = peer->control.end();
-    ends.data = peer->lanes.ends();
+  for (const auto& pair : by_rank_) {
+    address.ends.push_back(pair ? pair->ends() : VerbsAddress::Ends());
   }
   return address.pack();
 }
@@ -65,14 +52,10 @@ Error VerbsRanks::attach(std::span<const std::string> addresses, std::vector<boo
                          const Patience&) {
   attached.assign(addresses.size(), false);
   for (std::size_t r = 0; r < addresses.size(); ++r) {
-    Peer* peer = by_rank_[r].get();
-    if (!peer || addresses[r].empty()) continue;
+    VerbsPair* pair = by_rank_[r].get();
+    if (!pair || addresses[r].empty()) continue;
     const Expected<VerbsAddress> theirs = VerbsAddress::unpack(addresses[r], rank_);
-    if (!theirs) continue;
-    const VerbsAddress::Ends& ends = theirs->ends[0];
-    const bool met = !peer->control.meet(theirs->rails[0], ends.control, theirs->window) &&
-                     !peer->lanes.meet(theirs->rails, ends.data);
-    attached[r] = met;
+    attached[r] = theirs && !pair->meet(*theirs);
   }
   return {};
 }
@@ -93,18 +76,15 @@ Error VerbsRanks::connect(std::span<const std::string>, std::span<const std::uin
     if (Error error = watch(rail->event_descriptor())) return error;
   }
   for (std::size_t r = 0; r < by_rank_.size(); ++r) {
-    if (use[r] == 0) by_rank_[r].reset();
-    Peer* peer = by_rank_[r].get();
-    if (!peer) continue;
-    if (Error error = peer->control.open()) return error;
-    if (Error error = peer->lanes.open()) return error;
-    peer->inbox.expect(window_);
-    peer->inbox.on_stop = [this, peer] { stop_data(*peer); };
-    peer->live = true;
-    peer->heard_ns = monotonic_ns();
-    peers_.push_back(peer);
+    VerbsPair* pair = by_rank_[r].get();
+    if (!pair) continue;
+    if (use[r] == 0) {
+      pair->close(Error());  // the devices' memory for it is not needed
+      continue;
+    }
+    if (Error error = pair->open()) return error;
+    pairs_.push_back(pair);
   }
-  unreported_.reserve(peers_.size());
   return {};
 }
 
@@ -115,29 +95,17 @@ void VerbsRanks::turn(std::uint64_t deadline_ns) {
 }
 
 void VerbsRanks::close(std::uint64_t deadline_ns) {
-  const auto any = [this](auto&& is) { return std::any_of(peers_.begin(), peers_.end(), is); };
-  const auto sends = [](const Peer* peer) { return peer->live && !peer->outbox.empty(); };
-  while (any(sends) && monotonic_ns() < deadline_ns) turn(deadline_ns);
-  closing_ = true;
-  for (Peer* peer : peers_) {
-    if (!peer->live || !peer->outbox.empty()) continue;
-    VerbsHead goodbye;
-    goodbye.kind = VerbsKind::goodbye;
-    peer->control.say(goodbye);
-  }
-  const auto says = [](const Peer* peer) {
-    return peer->live && peer->outbox.empty() && !peer->control.last_sent();
+  using Leaving = VerbsPair::Leaving;
+  const auto turn_while = [&](Leaving step, std::uint64_t limit_ns) {
+    const auto is = [step](const VerbsPair* pair) { return pair->is(step); };
+    while (std::ranges::any_of(pairs_, is) && monotonic_ns() < limit_ns) turn(limit_ns);
   };
-  while (any(says) && monotonic_ns() < deadline_ns) turn(deadline_ns);
-  const std::uint64_t last = std::min(deadline_ns, monotonic_ns() + farewell_ns);
-  const auto waits = [](const Peer* peer) { return peer->live && !peer->said_farewell; };
-  while (any(waits) && monotonic_ns() < last) turn(last);
-  const Error closed(Code::invalid_usage, "this rank has closed its connections");
-  for (Peer* peer : peers_) {
-    let_go(*peer);
-    if (!peer->error) peer->error = closed;
-    peer->outbox.fail(closed);
-    peer->inbox.abandon(closed);
+  turn_while(Leaving::sending, deadline_ns);
+  for (VerbsPair* pair : pairs_) pair->say_goodbye();
+  turn_while(Leaving::saying_goodbye, deadline_ns);
+  turn_while(Leaving::awaiting_answer, std::min(deadline_ns, monotonic_ns() + farewell_ns));
+  for (VerbsPair* pair : pairs_) {
+    pair->close(Error(Code::invalid_usage, "this rank has closed its connections"));
   }
 }
 

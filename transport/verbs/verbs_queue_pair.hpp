@@ -43,6 +43,8 @@ class VerbsQueuePair {
   Error reset(std::uint32_t first_packet);
   void destroy();
 
+  const char* status(ibv_wc_status status) const { return rail_->verbs().wc_status_str(status); }
+
   // 0, or an errno.
   int post(ibv_send_wr& work) {
     ibv_send_wr* bad = nullptr;

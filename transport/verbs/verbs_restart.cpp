@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "core/clock.hpp"
-#include "transport/verbs/verbs_ranks.hpp"
+#include "transport/verbs/verbs_pair.hpp"
 
 namespace pith {
 namespace {
@@ -20,63 +20,51 @@ constexpr int restarts_max = 5;
 
 }  // namespace
 
-// Once this returns, the device neither reads nor writes memory for this peer, control frames
-// excepted.
-void VerbsRanks::stop_data(Peer& peer) {
-  if (!peer.lanes.is_open()) return;
-  peer.restart = Restart::stopped;
-  if (++peer.restarts > restarts_max) return lose(peer, "its data connections break");
-  const Error error = peer.lanes.stop();
+// Once this returns, the device neither reads nor writes memory for this peer, frames excepted.
+void VerbsPair::stop_data() {
+  if (!lanes_.is_open()) return;
+  restart_ = Restart::stopped;
+  if (++restarts_ > restarts_max) return lose("its data connections break");
+  bool failed = static_cast<bool>(lanes_.stop());
   const std::uint64_t deadline = monotonic_ns() + patience_ns;
-  while (!error && peer.live && !peer.lanes.is_quiet() && monotonic_ns() < deadline) gather();
-  if (!peer.lanes.is_quiet()) lose(peer, "its data connections do not stop");
+  while (!failed && !lanes_.is_quiet() && monotonic_ns() < deadline) {
+    failed = static_cast<bool>(completions_.gather().error());
+  }
+  if (!lanes_.is_quiet()) lose("its data connections do not stop");
 }
 
-const char* VerbsRanks::restart_came(Peer& peer, const VerbsHead& head, const std::byte* payload) {
-  const std::uint32_t next =
-      peer.restart == Restart::said ? peer.lanes.epoch() : peer.lanes.epoch() + 1;
-  if (head.epoch != next || peer.has_their_restart) return "a new start of another epoch";
-  std::memcpy(&peer.their_restart, payload, sizeof peer.their_restart);
-  if (peer.their_restart.wanted > verbs_grants_max) return "a new start with too many messages";
-  peer.has_their_restart = true;
+const char* VerbsPair::restart_came(const VerbsHead& head, const std::byte* payload) {
+  const std::uint32_t next = restart_ == Restart::said ? lanes_.epoch() : lanes_.epoch() + 1;
+  VerbsRestart theirs;
+  std::memcpy(&theirs, payload, sizeof theirs);
+  if (head.epoch != next) return "a new start of another epoch";
+  if (theirs.wanted > verbs_grants_max) return "a new start with too many messages";
   // At once, for the frames that follow speak of the new epoch.
-  stop_data(peer);
-  if (peer.restart == Restart::stopped && peer.live) say_restart(peer);
-  if (peer.restart == Restart::said && peer.live) resume_data(peer);
+  stop_data();
+  if (live_ && restart_ == Restart::stopped) say_restart();
+  if (live_ && restart_ == Restart::said) resume_data(theirs);
   return nullptr;
 }
 
-// The completions of the old epoch say what has been done.
-void VerbsRanks::act_on_data_of(Peer& peer) {
-  for (std::size_t i = acted_; i < completions_.size() && peer.live; ++i) {
-    const ibv_wc completion = completions_[i];
-    if (peer_of(completion) != &peer || !is_data(completion)) continue;
-    completions_[i].wr_id = 0;
-    act_on_data(peer, completion);
-  }
-}
-
-void VerbsRanks::say_restart(Peer& peer) {
-  act_on_data_of(peer);
-  peer.outbox.halt();
-  peer.control.forget_grants();
+void VerbsPair::say_restart() {
+  completions_.take_data_of(static_cast<std::uint32_t>(rank_),
+                            [this](const ibv_wc& completion) { act_on_data(completion); });
+  outbox_.halt();
+  control_.forget_grants();
   VerbsRestart restart;
-  restart.wanted = static_cast<std::uint32_t>(peer.inbox.halt(restart.transfers));
+  restart.wanted = static_cast<std::uint32_t>(inbox_.halt(restart.transfers));
   VerbsHead head;
   head.kind = VerbsKind::restart;
-  head.epoch = peer.lanes.epoch() + 1;
-  if (const Error error = peer.lanes.begin_epoch(head.epoch, restart)) {
-    return lose(peer, error.message());
-  }
-  peer.control.say(head, std::as_bytes(std::span(&restart, 1)));
-  peer.restart = Restart::said;
+  head.epoch = lanes_.epoch() + 1;
+  if (const Error error = lanes_.begin_epoch(head.epoch, restart)) return lose(error.message());
+  control_.say(head, std::as_bytes(std::span(&restart, 1)));
+  restart_ = Restart::said;
 }
 
-void VerbsRanks::resume_data(Peer& peer) {
-  peer.has_their_restart = false;
-  peer.restart = Restart::none;
-  peer.outbox.landed_except({peer.their_restart.transfers, peer.their_restart.wanted});
-  if (const Error error = peer.lanes.resume(peer.their_restart)) lose(peer, error.message());
+void VerbsPair::resume_data(const VerbsRestart& theirs) {
+  restart_ = Restart::none;
+  outbox_.landed_except({theirs.transfers, theirs.wanted});
+  if (const Error error = lanes_.resume(theirs)) lose(error.message());
 }
 
 }  // namespace pith
