@@ -284,6 +284,23 @@ void set_up_ucx(const Variables& variables, std::map<std::string, std::string>& 
   defaults["UCX_IB_PCI_RELAXED_ORDERING"] = relaxed_ordering_of(variables);
 }
 
+// Translates them to our own setting of RDMA devices. Empty: none of them says anything.
+std::string verbs_of(const Variables& variables) {
+  VerbsSettings verbs;
+  verbs.devices = devices_of(value_of(variables, "NCCL_IB_HCA"));
+  const auto set = [&](const char* name, int least, int most, int& out) {
+    const int number = number_of(variables, name);
+    const bool given = !value_of(variables, name).empty();
+    if (given && number >= least && number <= most) out = number;
+  };
+  set("NCCL_IB_GID_INDEX", 0, 65535, verbs.gid);
+  set("NCCL_IB_TC", 0, 255, verbs.traffic_class);
+  set("NCCL_IB_SL", 0, 15, verbs.level);
+  set("NCCL_IB_TIMEOUT", 1, 31, verbs.timeout);
+  set("NCCL_IB_RETRY_CNT", 0, 7, verbs.retries);
+  return verbs.text();
+}
+
 // Pith's setting that excludes the transports which NCCL's variables disable.
 std::string transports_of(const Variables& variables) {
   const auto is_unwanted = [&](Medium medium) {
@@ -382,6 +399,7 @@ Expected<Environment> read_environment() {
   }
   defaults["TRANSPORT"] = transports_of(variables);
   defaults["CHUNK"] = chunk_of(value_of(variables, "NCCL_BUFFSIZE"));
+  defaults["VERBS"] = verbs_of(variables);
   set_up_ucx(variables, defaults);
   defaults["STREAMS"] = streams_of(variables);
   const bool told = in_environment("PITH_INIT_TIMEOUT") || files.contains("PITH_INIT_TIMEOUT");

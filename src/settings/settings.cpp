@@ -139,7 +139,7 @@ constexpr std::array table{
     SettingInfo{
         "TRANSPORT", Scope::agreed,
         "transports to use, of those that pith-info --transports lists, best first; or ^ and those "
-        "not to use. Unset: all, but ucx only between hosts with RDMA",
+        "not to use. Unset: all, but verbs and ucx only between hosts with RDMA",
         [](const Settings& s) { return s.transport; },
         [](Settings& s, const std::string& text) { return set_transport(text, s); }},
     SettingInfo{"CHUNK", Scope::agreed,

@@ -16,7 +16,7 @@ struct VerbsSettings {
   int traffic_class = 0;
   int mtu = 0;       // bytes; 0: the ports'
   int timeout = 14;  // an acknowledgement is waited for 4.096 us * 2^timeout
-  int retries = 7;
+  int retries = 6;   // 7 means for ever to soft-RoCE
   std::size_t cache = std::size_t{8} << 30;  // bytes of callers' memory that stay registered
 
   std::string text() const;  // only what differs from the above; parse_verbs_settings() reads it

@@ -117,7 +117,7 @@ class PithInfo(unittest.TestCase):
         done = run("pith-info", "--transports", **options)
         self.assertEqual(done.returncode, 0, done.stderr)
         said = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
-        self.assertEqual(list(said), ["local", "shm", "ucx", "tcp"])
+        self.assertEqual(list(said), ["local", "shm", "verbs", "ucx", "tcp"])
         return said
 
     def test_why_a_transport_is_not_usable(self):

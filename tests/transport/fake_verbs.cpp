@@ -9,8 +9,10 @@
 #include <cerrno>
 #include <cstring>
 #include <deque>
+#include <iterator>
 #include <map>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "core/clock.hpp"
@@ -51,6 +53,12 @@ struct Pair : ibv_qp {
 };
 
 struct Network {
+  Network() {
+    for (std::size_t d = 0; d < std::size(devices); ++d) {
+      std::strcpy(devices[d].name, ("fake" + std::to_string(d)).c_str());
+    }
+  }
+
   std::recursive_mutex mutex;
   FakeVerbs settings;
   std::map<std::uint32_t, Pair*> pairs;
@@ -201,10 +209,7 @@ ibv_device** get_device_list(int* count) {
   const Held held;
   *count = network().settings.devices;
   auto** list = new ibv_device*[4];
-  for (int d = 0; d < 4; ++d) {
-    list[d] = &network().devices[d];
-    std::strcpy(list[d]->name, ("fake" + std::to_string(d)).c_str());
-  }
+  for (int d = 0; d < 4; ++d) list[d] = &network().devices[d];
   return list;
 }
 

@@ -1,4 +1,4 @@
-// A rank of two over VerbsTransport on the software network.
+// A rank of two over VerbsTransport, on the software network unless a library is given.
 #pragma once
 
 #include <memory>
@@ -20,10 +20,11 @@ using pith::test::FakeVerbs;
 inline constexpr std::uint64_t second_ns = 1000000000;
 
 struct VerbsRank : Rank {
-  VerbsRank(int rank, const Names& names, const VerbsOptions& options, const VerbsWish& wish = {})
+  VerbsRank(int rank, const Names& names, const VerbsOptions& options, const VerbsWish& wish = {},
+            const pith::VerbsLibrary& library = FakeVerbs::library())
       : Rank(rank, 2) {
     Expected<std::unique_ptr<VerbsTransport>> made =
-        VerbsTransport::create(FakeVerbs::library(), wish, scheduler, mailbox, rank, 2, options);
+        VerbsTransport::create(library, wish, scheduler, mailbox, rank, 2, options);
     must(static_cast<bool>(made), made.error().message());
     verbs = std::move(*made);
     transport = verbs.get();

@@ -24,7 +24,7 @@ struct VerbsWish {
   int traffic_class = 0;
   int path_mtu = 0;  // bytes, 256 to 4096; 0: the port's
   int timeout = 14;  // an acknowledgement is waited for 4.096 us * 2^timeout
-  int retries = 7;
+  int retries = 6;   // 7 means for ever to soft-RoCE
 };
 
 // Where a port is in the network; travels to peers.
