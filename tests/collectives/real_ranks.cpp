@@ -4,6 +4,11 @@
 
 #include "core/clock.hpp"
 #include "tests/collectives/registered_heap.hpp"
+#if defined(PITH_FAKE_VERBS)
+#include "tests/transport/fake_verbs.hpp"
+#include "transport/verbs/verbs.hpp"
+#include "transport/verbs/verbs_rail.hpp"
+#endif
 
 namespace pith::test {
 
@@ -24,7 +29,7 @@ RealRank::RealRank(RealKind kind, int rank, Meeting& meeting)
   engine_.own();
   context_.rank = rank;
   context_.size = meeting.ranks;
-  context_.views = kind != RealKind::tcp && kind != RealKind::ucx;
+  context_.views = kind == RealKind::local || kind == RealKind::shm || kind == RealKind::shm_copies;
   context_.all_views = context_.views;
   model_.set_views(context_.views);
   context_.chooser = &model_;
@@ -41,6 +46,7 @@ RealRank::RealRank(RealKind kind, int rank, Meeting& meeting)
   }
   if (kind == RealKind::tcp) transport_ = connect_tcp();
   if (kind == RealKind::ucx) transport_ = connect_ucx();
+  if (kind == RealKind::verbs) transport_ = connect_verbs();
   engine_.add(*transport_);
   for (int peer = 0; peer < size(); ++peer) {
     routes_.push_back({peer == rank ? nullptr : transport_.get(), peer});
@@ -102,6 +108,28 @@ std::unique_ptr<PeerTransport> RealRank::connect_ucx() {
   std::vector<std::uint8_t> use(static_cast<std::size_t>(size()), 1);
   expect((*ucx)->connect(meeting_.names, use, monotonic_ns() + patience_ns));
   return std::move(*ucx);
+}
+
+std::unique_ptr<PeerTransport> RealRank::connect_verbs() {
+#if defined(PITH_FAKE_VERBS)
+  VerbsOptions options;
+  options.watch = false;  // no memory of these tests is unmapped while it is used
+  auto verbs = VerbsTransport::create(FakeVerbs::library(), {}, engine_.scheduler(),
+                                      engine_.mailbox(), rank(), size(), options);
+  expect(verbs.error());
+  Expected<std::string> address = (*verbs)->listen();
+  expect(address.error());
+  meeting_.names[static_cast<std::size_t>(rank())] = *address;
+  meet();
+  std::vector<bool> attached;
+  expect((*verbs)->attach(meeting_.names, attached, monotonic_ns() + patience_ns));
+  meet();
+  std::vector<std::uint8_t> use(static_cast<std::size_t>(size()), 1);
+  expect((*verbs)->connect(meeting_.names, use, monotonic_ns() + patience_ns));
+  return std::move(*verbs);
+#else
+  throw std::runtime_error("this build has no verbs");
+#endif
 }
 
 void RealRank::leave() { transport_->close(monotonic_ns() + patience_ns); }

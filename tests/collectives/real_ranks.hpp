@@ -22,7 +22,8 @@
 namespace pith::test {
 
 // shm_copies: private memory of any size is copied across processes.
-enum class RealKind { local, shm, shm_copies, tcp, ucx };
+// verbs: over the software network of fake_verbs.hpp, where this build has verbs.
+enum class RealKind { local, shm, shm_copies, tcp, ucx, verbs };
 
 // What the threads share.
 struct Meeting {
@@ -57,6 +58,7 @@ class RealRank {
   std::unique_ptr<PeerTransport> connect_shm(const ShmOptions& options);
   std::unique_ptr<PeerTransport> connect_tcp();
   std::unique_ptr<PeerTransport> connect_ucx();
+  std::unique_ptr<PeerTransport> connect_verbs();
 
   Meeting& meeting_;
   Engine engine_;

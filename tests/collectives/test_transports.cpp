@@ -179,6 +179,10 @@ TEST_CASE("every algorithm over ucx", "[transports]") {
   run_all(RealKind::ucx);
 }
 
+#if defined(PITH_FAKE_VERBS)
+TEST_CASE("every algorithm over verbs", "[transports]") { run_all(RealKind::verbs); }
+#endif
+
 TEST_CASE("hierarchy=host over views, copies and messages", "[transports][by-host]") {
   CHECK(run_by_host(RealKind::local) == "");
   CHECK(run_by_host(RealKind::shm) == "");

@@ -62,6 +62,7 @@ struct Network {
   std::recursive_mutex mutex;
   FakeVerbs settings;
   std::map<std::uint32_t, Pair*> pairs;
+  std::map<std::uint32_t, Pair*> sending;  // of these, with requests that are not carried out
   std::map<std::uint32_t, Region*> regions;
   std::uint32_t next = 100;
   int objects = 0;
@@ -200,8 +201,11 @@ bool carry_out(Pair& pair) {
 }
 
 void carry_out_some(int most) {
-  for (const auto& [number, pair] : network().pairs) {
-    while (most > 0 && pair->is == IBV_QPS_RTS && !pair->sends.empty() && carry_out(*pair)) --most;
+  auto& sending = network().sending;
+  for (auto at = sending.begin(); at != sending.end();) {
+    Pair& pair = *at->second;
+    while (most > 0 && pair.is == IBV_QPS_RTS && !pair.sends.empty() && carry_out(pair)) --most;
+    at = pair.sends.empty() ? sending.erase(at) : std::next(at);
   }
 }
 
@@ -376,6 +380,7 @@ int modify_qp(ibv_qp* handle, ibv_qp_attr* attributes, int mask) {
 int destroy_qp(ibv_qp* handle) {
   const Held held;
   network().pairs.erase(handle->qp_num);
+  network().sending.erase(handle->qp_num);
   return destroy<ibv_qp, Pair>(handle);
 }
 
@@ -393,9 +398,8 @@ int post_send(ibv_qp* handle, ibv_send_wr* work, ibv_send_wr**) {
     request.inlined = payload_of(request);
     request.work.send_flags |= IBV_SEND_INLINE;
   }
-  if (pair.is == IBV_QPS_ERR) {
-    fail_all(pair, IBV_WC_WR_FLUSH_ERR);
-  }
+  network().sending[pair.qp_num] = &pair;
+  if (pair.is == IBV_QPS_ERR) fail_all(pair, IBV_WC_WR_FLUSH_ERR);
   return 0;
 }
 

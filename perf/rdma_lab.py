@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""Verbs beside its peers over soft-RoCE, in the virtual machine of tests/rdma: Pith's verbs, ucx
+and tcp, Open MPI over UCX's rc, and perftest's bounds. It is emulated: only ratios count.
+
+    perf/rdma_lab.py [--build build] [--rounds 3] [--directory DIR]
+
+Needs perftest, Open MPI and what tests/rdma/vm.sh names."""
+import argparse
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+ADDRESS = "10.77.0.1"
+SIZES = (8, 4096, 65536, 1 << 20, 8 << 20)
+CALLS = {8: 200, 4096: 100, 65536: 20, 1 << 20: 5, 8 << 20: 2}
+
+
+def output(command, **environment):
+    run = subprocess.run([str(word) for word in command], env={**os.environ, **environment},
+                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)
+    return run.stdout
+
+
+def perftest(program, size, calls, *options):
+    """The columns of perftest's line for this size, or none."""
+    command = [program, "-d", "rxe0", "-x", "1", "-m", "4096", "-s", str(size), "-n", str(calls),
+               *options]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    time.sleep(1)
+    said = output([*command, ADDRESS])
+    server.wait(60)
+    line = re.search(rf"^\s*{size}\s.*$", said, re.MULTILINE)
+    return [float(word) for word in line.group().split()] if line else []
+
+
+def write_seconds(size):
+    """How long one write of this size takes at least: its latency, or by bandwidth."""
+    if size < 65536:
+        columns = perftest("ib_write_lat", size, 200)
+        return columns[4] * 1e-6 if len(columns) > 4 else float("nan")
+    columns = perftest("ib_write_bw", size, 10)
+    return size / (columns[3] * (1 << 20)) if len(columns) > 3 else float("nan")
+
+
+def pith_seconds(binaries, transport, size):
+    said = output([binaries / "all_reduce_perf", "-b", size, "-e", size, "-n", CALLS[size], "-w", 2,
+                   "-c", 0, "--ranks", 2], PITH_TRANSPORT=transport, PITH_HOST=ADDRESS)
+    line = re.search(rf"^\s*{size}\s.*$", said, re.MULTILINE)
+    return float(line.group().split()[5]) * 1e-6 if line else float("nan")
+
+
+def open_mpi_seconds(binaries, size):
+    said = output(["mpirun", "-n", 2, "--oversubscribe", "--mca", "pml", "ucx", "--mca",
+                   "pml_ucx_tls", "any", "--mca", "pml_ucx_devices", "any",
+                   binaries / "openmpi_allreduce", "--sizes", size, "--iters", CALLS[size],
+                   "--batches", 3],
+                  OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+                  UCX_TLS="rc,self", UCX_NET_DEVICES="rxe0:1")
+    line = re.search(rf"^\s*{size}\s.*$", said, re.MULTILINE)
+    return float(line.group().split()[1]) * 1e-6 if line else float("nan")
+
+
+def inside(binaries, rounds):
+    print(f"{'bytes':>9} {'verbs us':>10} {'ucx':>6} {'tcp':>6} {'Open MPI':>8} {'write':>6}   "
+          "(the others' time by that of verbs)")
+    for size in SIZES:
+        times = {name: [] for name in ("verbs", "ucx", "tcp", "mpi", "write")}
+        for _ in range(rounds):
+            for transport in ("verbs", "ucx", "tcp"):
+                times[transport].append(pith_seconds(binaries, transport, size))
+            times["mpi"].append(open_mpi_seconds(binaries, size))
+            times["write"].append(write_seconds(size))
+        median = {name: statistics.median(values) for name, values in times.items()}
+        ratios = [median[name] / median["verbs"] for name in ("ucx", "tcp", "mpi", "write")]
+        print(f"{size:9} {median['verbs'] * 1e6:10.1f} {ratios[0]:6.2f} {ratios[1]:6.2f} "
+              f"{ratios[2]:8.2f} {ratios[3]:6.2f}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=Path, default=ROOT / "build")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--directory", type=Path, help="of the machine; build/rdma_vm")
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    binaries = options.build.resolve() / "bin"
+    if options.inside:
+        return inside(binaries, options.rounds)
+    directory = (options.directory or options.build / "rdma_vm").resolve()
+    directory.mkdir(parents=True, exist_ok=True)
+    return subprocess.run(
+        [ROOT / "tests/rdma/vm.sh", "--seconds", "1800", directory, sys.executable, "-B", __file__,
+         "--inside", "--build", options.build.resolve(), "--rounds", str(options.rounds)],
+        check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
