@@ -25,6 +25,11 @@ pithResult_t call(const CallArgs& args) {
   return pithAllGather(args.send, args.recv, args.count, args.type, args.comm, nullptr);
 }
 
+pithResult_t compressed_call(const CallArgs& args, pithCompressor_t compressor) {
+  return pithAllGatherCompressed(args.send, args.recv, args.count, args.type, compressor, args.comm,
+                                 nullptr);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -34,5 +39,6 @@ int main(int argc, char** argv) {
                     .counts = counts,
                     .bus_factor = bus_factor,
                     .expected = expected,
-                    .call = call});
+                    .call = call,
+                    .compressed_call = compressed_call});
 }

@@ -16,6 +16,11 @@ pithResult_t call(const CallArgs& args) {
   return pithAllReduce(args.send, args.recv, args.count, args.type, args.op, args.comm, nullptr);
 }
 
+pithResult_t compressed_call(const CallArgs& args, pithCompressor_t compressor) {
+  return pithAllReduceCompressed(args.send, args.recv, args.count, args.type, args.op, compressor,
+                                 args.comm, nullptr);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -23,9 +28,10 @@ int main(int argc, char** argv) {
                    {.program = "all_reduce_perf",
                     .name = "allreduce",
                     .has_op = true,
-                    .can_compress = true,
+                    .keeps_residual = true,
                     .counts = counts,
                     .bus_factor = bus_factor,
                     .expected = expected,
-                    .call = call});
+                    .call = call,
+                    .compressed_call = compressed_call});
 }

@@ -26,6 +26,11 @@ pithResult_t call(const CallArgs& args) {
   return pithAlltoAll(args.send, args.recv, args.count, args.type, args.comm, nullptr);
 }
 
+pithResult_t compressed_call(const CallArgs& args, pithCompressor_t compressor) {
+  return pithAlltoAllCompressed(args.send, args.recv, args.count, args.type, compressor, args.comm,
+                                nullptr);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -36,5 +41,6 @@ int main(int argc, char** argv) {
                     .counts = counts,
                     .bus_factor = bus_factor,
                     .expected = expected,
-                    .call = call});
+                    .call = call,
+                    .compressed_call = compressed_call});
 }

@@ -16,6 +16,11 @@ pithResult_t call(const CallArgs& args) {
                        nullptr);
 }
 
+pithResult_t compressed_call(const CallArgs& args, pithCompressor_t compressor) {
+  return pithBroadcastCompressed(args.send, args.recv, args.count, args.type, args.place.root,
+                                 compressor, args.comm, nullptr);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -26,5 +31,6 @@ int main(int argc, char** argv) {
                     .counts = counts,
                     .bus_factor = bus_factor,
                     .expected = expected,
-                    .call = call});
+                    .call = call,
+                    .compressed_call = compressed_call});
 }

@@ -17,8 +17,10 @@
 #include <utility>
 #include <vector>
 
+#include "collectives/coded/wire_coding.hpp"
 #include "frame/algorithms.hpp"
 #include "frame/compressed_timing.hpp"
+#include "frame/compressors.hpp"
 #include "frame/listing.hpp"
 #include "frame/meeting_point.hpp"
 #include "frame/options.hpp"
@@ -71,7 +73,8 @@ Summary run_team(const Program& program, Team& team, std::int64_t resident_befor
   }
   if (!program.options.compress.empty()) {
     const Summary summary =
-        CompressedTiming(program.options, team, reporter ? &*reporter : nullptr).run();
+        CompressedTiming(program.options, program.collective, team, reporter ? &*reporter : nullptr)
+            .run();
     team.close();
     if (reporter) reporter->finish(summary, {});
     return summary;
@@ -162,9 +165,14 @@ int run_process(const Program& program, const Start& start) {
 }
 
 void check_compressible(const Program& program) {
-  if (program.options.compress.empty() || program.collective.can_compress) return;
-  throw std::runtime_error(fmt::format("--compress is {}, but {} has no compressed form",
-                                       program.options.compress, program.collective.name));
+  const std::string& text = program.options.compress;
+  if (text.empty() || program.collective.keeps_residual) return;
+  if (program.collective.compressed_call == nullptr) {
+    throw std::runtime_error(fmt::format("--compress is {}, but {} has no compressed form", text,
+                                         program.collective.name));
+  }
+  const auto coding = pith::WireCoding::of(spec_to_measure(text));
+  if (!coding) throw std::runtime_error(fmt::format("--compress: {}", coding.error().message()));
 }
 
 void check_root(const Options& options, int ranks) {

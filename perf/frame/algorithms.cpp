@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "frame/data.hpp"
 
@@ -11,6 +12,14 @@ namespace pith_perf {
 Counts counts_of(const Collective& collective, std::size_t bytes, pithDataType_t type, int ranks) {
   const std::size_t element = size_of(type);
   return collective.counts(bytes / element, 16 / element, static_cast<std::size_t>(ranks));
+}
+
+std::vector<int> roots_of(const Options& options, const Collective& collective, int ranks) {
+  if (!collective.has_root) return {0};
+  if (options.root >= 0) return {options.root};
+  std::vector<int> all(static_cast<std::size_t>(ranks));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
 }
 
 std::size_t bytes_of(const Counts& counts, pithDataType_t type) {

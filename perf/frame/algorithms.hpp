@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <string>
+#include <vector>
 
 #include "frame/collective.hpp"
 #include "frame/options.hpp"
@@ -11,6 +12,9 @@ namespace pith_perf {
 
 // For a line of `bytes` bytes.
 Counts counts_of(const Collective& collective, std::size_t bytes, pithDataType_t type, int ranks);
+
+// The roots of a run's calls, one of them if the collective has none.
+std::vector<int> roots_of(const Options& options, const Collective& collective, int ranks);
 
 // Bytes of the larger buffer: the size printed in a line.
 std::size_t bytes_of(const Counts& counts, pithDataType_t type);

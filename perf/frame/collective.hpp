@@ -51,13 +51,17 @@ struct Collective {
   std::string_view name;  // as in PITH_ALGO
   bool has_op = false;
   bool has_root = false;
-  bool can_compress = false;  // supports --compress
-  bool in_place = true;       // false: not supported; the out-of-place buffers are used again
+  bool in_place = true;  // false: not supported; the out-of-place buffers are used again
+  // Whether the compressed form elects and has statistics. Else it codes every value it moves and
+  // keeps nothing.
+  bool keeps_residual = false;
   // The buffers' counts for a total of `count` elements. `unit`: elements in 16 bytes.
   Counts (*counts)(std::size_t count, std::size_t unit, std::size_t ranks);
   double (*bus_factor)(double ranks);
   std::vector<Block> (*expected)(const Place& place);
   pithResult_t (*call)(const CallArgs& args);
+  // With --compress; null: there is no such form.
+  pithResult_t (*compressed_call)(const CallArgs& args, pithCompressor_t compressor) = nullptr;
 };
 
 // A rank's part of `count` elements: a multiple of 16 bytes, as in nccl-tests.

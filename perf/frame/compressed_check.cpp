@@ -11,15 +11,6 @@ namespace pith_perf {
 namespace {
 
 constexpr std::size_t chunk_elements = std::size_t{1} << 18;
-constexpr double float_rounding = 0x1p-22;
-
-// The relative error of one conversion: half a unit in the last place.
-double rounding_of(pith::DType type) {
-  if (type == pith::DType::bf16) return 0x1p-8;
-  return type == pith::DType::f16 ? 0x1p-11 : 0;
-}
-// Below the smallest normal number of float16 the step size is constant.
-double least_step_of(pith::DType type) { return type == pith::DType::f16 ? 0x1p-24 : 0; }
 
 // Replaces the vectors of this thread's ranks by the sum over all ranks.
 void sum(const Team& team, std::vector<std::vector<double>>& mine) {
@@ -31,21 +22,6 @@ void sum(const Team& team, std::vector<std::vector<double>>& mine) {
 }
 
 }  // namespace
-
-void Errors::add(double error, double allowed) {
-  const double size = std::abs(error);
-  wrong += !(size <= allowed);  // a NaN is wrong
-  largest = std::max(largest, std::isnan(size) ? INFINITY : size);
-  squares += size * size;
-  ++elements;
-}
-
-void Errors::merge(const Errors& other) {
-  wrong += other.wrong;
-  largest = std::max(largest, other.largest);
-  squares += other.squares;
-  elements += other.elements;
-}
 
 CompressedCheck::CompressedCheck(const pith::Spec& spec, const Team& team, std::size_t count,
                                  pithDataType_t type, pithRedOp_t op)
@@ -139,11 +115,6 @@ std::int64_t CompressedCheck::count_outside(
   return wrong;
 }
 
-double CompressedCheck::allowed_of_result(double value) const {
-  const auto type = static_cast<pith::DType>(type_);
-  return std::abs(value) * std::max(rounding_of(type), float_rounding) + least_step_of(type);
-}
-
 std::vector<float> CompressedCheck::sum_elected(
     const std::vector<std::span<const float>>& gradients) {
   const std::size_t k = pith::elected_of(spec_.density, count_);
@@ -173,7 +144,7 @@ Errors CompressedCheck::compare_with_topk(const std::vector<std::span<const floa
     const std::vector<float> residual = compressors.residual(static_cast<int>(local), count_);
     for (std::size_t i = 0; i < count_; ++i) {
       const double expected = double(sums[i]) / parts_;
-      errors.add(double(results[local][i]) - expected, allowed_of_result(expected));
+      errors.add(double(results[local][i]) - expected, allowed_of_result(type_, expected));
       errors.wrong += spec_.feedback && residual[i] != residuals_[local][i];
     }
   }
@@ -212,11 +183,11 @@ Errors CompressedCheck::compare_coded(const pith::Coding& coding, const Vectors&
           const double won = team_.ranks() / parts_;
           const bool open = std::abs(vote) <= allowed[local][i];
           const double expected = std::copysign(won, open ? result : vote);
-          errors.add(result - expected, allowed_of_result(expected));
+          errors.add(result - expected, allowed_of_result(type_, expected));
         } else {
           const double off = allowed[local][i] / parts_;
           errors.add(result - vote / parts_,
-                     off + allowed_of_result(std::abs(vote / parts_) + off));
+                     off + allowed_of_result(type_, std::abs(vote / parts_) + off));
         }
       }
     }
@@ -263,7 +234,7 @@ Errors CompressedCheck::compare_sums(const std::vector<std::span<const float>>& 
         const bool gone = spec_.sparse() && !spec_.feedback && result == 0;
         const double expected = gone ? 0 : left[local][i] / parts_;
         const double allowed = std::max(sizes[local][i], 4 * largest) / parts_ * lost +
-                               least_step_of(spec_.values) + allowed_of_result(expected);
+                               least_step_of(spec_.values) + allowed_of_result(type_, expected);
         errors.add(result - expected, allowed);
       }
     }

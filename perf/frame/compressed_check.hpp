@@ -29,19 +29,10 @@
 #include "compress/spec.hpp"
 #include "frame/compressors.hpp"
 #include "frame/elections.hpp"
+#include "frame/errors.hpp"
 #include "frame/team.hpp"
 
 namespace pith_perf {
-
-struct Errors {
-  std::int64_t wrong = 0;  // elements outside the rounding error of their type
-  double largest = 0;      // of result minus expected value
-  double squares = 0;      // sum of squared errors
-  std::size_t elements = 0;
-
-  void add(double error, double allowed);
-  void merge(const Errors& other);
-};
 
 // Follows calls of one shape, starting with the compressors' first one.
 class CompressedCheck {
@@ -74,7 +65,6 @@ class CompressedCheck {
   std::int64_t count_outside(const Election& election, const Vectors& sums,
                              const std::vector<std::span<const float>>& results) const;
   std::vector<float> sum_elected(const std::vector<std::span<const float>>& gradients);
-  double allowed_of_result(double value) const;
 
   pith::Spec spec_;
   const Team& team_;

@@ -142,7 +142,8 @@ void add_ranks(CLI::App& app, Options& options, RawOptions& raw) {
                "also report allocations, system calls and scratch memory of each rank");
   app.add_option("--compress", options.compress,
                  "time compressed calls: a specification as topk:density=0.01, with bypass=never "
-                 "unless it says bypass=auto (all_reduce_perf)");
+                 "unless it says bypass=auto (all_reduce_perf); in all_gather_perf, alltoall_perf, "
+                 "broadcast_perf and reduce_scatter_perf one that codes values, as int8");
   app.add_option("--data", options.data_folder,
                  "with --compress: folder of raw *.f32 and *.f16 gradients");
 }

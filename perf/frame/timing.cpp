@@ -35,14 +35,9 @@ Timing::Timing(const Options& options, const Collective& collective, const Team&
 
 Summary Timing::run() {
   const std::vector<pithRedOp_t> no_ops = {pithSum};
-  std::vector<int> roots = {collective_.has_root ? options_.root : 0};
-  if (roots[0] < 0) {
-    roots.clear();
-    for (int root = 0; root < team_.ranks(); ++root) roots.push_back(root);
-  }
   for (const pithDataType_t type : options_.types) {
     for (const pithRedOp_t op : collective_.has_op ? options_.ops : no_ops) {
-      for (const int root : roots) {
+      for (const int root : roots_of(options_, collective_, team_.ranks())) {
         Case at = {type, op, root, {}};
         run_sizes(at);
       }

@@ -7,6 +7,7 @@
 #include "frame/compressed_check.hpp"
 #include "frame/gradients.hpp"
 #include "frame/library_topk.hpp"
+#include "frame/move_check.hpp"
 #include "tests/catch.hpp"
 
 namespace {
@@ -44,7 +45,59 @@ Errors check_as(const std::string& called, const std::string& checked) {
   return errors;
 }
 
+Counts reduce_scatter_counts(std::size_t count, std::size_t, std::size_t ranks) {
+  return {count, count / ranks, count / ranks, 0, 0};
+}
+
+pithResult_t reduce_scatter(const CallArgs& args) {
+  return pithReduceScatter(args.send, args.recv, args.count, args.type, args.op, args.comm,
+                           nullptr);
+}
+
+// The same of a move, of three ranks' parts.
+Errors check_move_as(const std::string& called, const std::string& checked) {
+  constexpr int ranks = 3;
+  const Collective collective{.program = "reduce_scatter_perf",
+                              .name = "reduce_scatter",
+                              .has_op = true,
+                              .counts = reduce_scatter_counts,
+                              .bus_factor = nullptr,
+                              .expected = nullptr,
+                              .call = reduce_scatter};
+  const Counts counts = collective.counts(6000, 4, ranks);
+  pithUniqueId id;
+  must(pithGetUniqueId(&id), "pithGetUniqueId");
+  const Team team(join(id, 0, ranks, ranks), 0, ranks);
+  const Compressors compressors(spec_to_measure(called), team);
+  Vectors given(ranks, std::vector<float>(counts.send));
+  Vectors results(ranks, std::vector<float>(counts.recv));
+  for (int rank = 0; rank < ranks; ++rank) {
+    Gradients("").fill(given[static_cast<std::size_t>(rank)], rank);
+  }
+  team.each("pithReduceScatterCompressed", [&](int local) {
+    const auto index = static_cast<std::size_t>(local);
+    return pithReduceScatterCompressed(given[index].data(), results[index].data(), counts.call,
+                                       pithFloat32, pithAvg, compressors[local], team.comm(local),
+                                       nullptr);
+  });
+  CallArgs args{};
+  args.type = pithFloat32;
+  args.op = pithAvg;
+  const MoveCheck check(*coding_of(spec_to_measure(checked)), collective, counts);
+  return check.check(given, results, args, team);
+}
+
 }  // namespace
+
+TEST_CASE("moves of coded values may be off by their rounding, and no more", "[perf]") {
+  for (const std::string spec : {"bf16", "int8", "fp8", "qsgd:bits=2", "natural", "terngrad"}) {
+    INFO(spec);
+    CHECK(check_move_as(spec, spec).wrong == 0);
+  }
+  CHECK(check_move_as("qsgd", "int8").wrong > 0);
+  CHECK(check_move_as("int8", "bf16").wrong > 0);
+  CHECK(check_move_as("natural", "fp8").wrong > 0);
+}
 
 TEST_CASE("made-up gradients differ by rank, repeat, and have heavy tails", "[perf]") {
   const Gradients gradients("");

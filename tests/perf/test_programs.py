@@ -207,8 +207,11 @@ class ExitStatus(unittest.TestCase):
                 for word in words:
                     self.assertIn(word, done.stderr)
                 self.assertEqual(rows_of(done.stdout), [])
-        done = run("broadcast_perf", "--ranks", "2", "--compress", "topk")
+        done = run("reduce_perf", "--ranks", "2", "--compress", "topk")
         self.assertEqual((done.returncode, done.stderr.count("no compressed form")), (1, 1))
+        done = run("broadcast_perf", "--ranks", "2", "--compress", "topk:density=0.1")
+        self.assertEqual((done.returncode, done.stderr.count("--compress: compressor is topk:")),
+                         (1, 1), done.stderr)
         done = run("broadcast_perf", "--ranks", "2", "-r", "2")
         self.assertEqual((done.returncode, done.stderr.count("--root is 2")), (1, 1))
 
@@ -248,6 +251,23 @@ class Compressed(unittest.TestCase):
         self.check("micro:values=f16", "-d", "half")
         for spec in ("deft:density=0.5", "topk:hierarchy=host", "ar-topk:feedback=0", "bf16"):
             self.check(spec)
+
+    def test_moves(self):
+        """Coded values; the bytes on the wire are those of the parts that other ranks send."""
+        for program, spec, sent, arguments in (
+                ("all_gather_perf", "int8", 2, ()), ("alltoall_perf", "qsgd:bits=2", 2, ()),
+                ("reduce_scatter_perf", "natural", 2, ("-d", "half")),
+                ("broadcast_perf", "bf16", 2 / 3, ("-r", "all", "-d", "bfloat16")),
+                ("reduce_scatter_perf", "fp8:format=e5m2", 2, ("-o", "avg"))):
+            with self.subTest(program=program, spec=spec):
+                done = run(program, "--ranks", "3", "-b", "4", "-e", "64K", "-f", "16384", "-n",
+                           "2", "--compress", spec, *arguments)
+                self.assertEqual((done.returncode, out_of_bounds(done.stdout)), (0, ("0", "OK")),
+                                 done.stderr)
+                row = rows_of(done.stdout)[-1]
+                plain = sent * int(row[1]) * 4
+                self.assertAlmostEqual(float(row[10]) * float(row[11]) / plain, 1, 1)
+                self.assertEqual(row[17], "N/A" if program == "alltoall_perf" else "0")
 
     def test_types_and_data(self):
         with tempfile.TemporaryDirectory() as folder:
