@@ -114,6 +114,22 @@ class PithExplain(unittest.TestCase):
         self.assertIn("all ranks are on one host", answer["bypass"])
         self.assertIn("dense", self.answer("--compress", "none")[0]["bypass"])
 
+    def test_coded_moves(self):
+        for collective, carrier, sent in (("allgather", "ring", 7), ("broadcast", "chain", 7 / 8),
+                                          ("reduce_scatter", "pairwise", 7),
+                                          ("alltoall", "pairwise", 7)):
+            answer, by_name = self.answer("--collective", collective, "--compress", "int8",
+                                          "--link", "1g", "--bytes", "16M")
+            self.assertEqual(answer["taken"], f"int8 by {carrier}")
+            self.assertEqual(answer["plain_bytes"], sent * (16 << 20))
+            self.assertLess(answer["sent_bytes"], 0.26 * answer["plain_bytes"])
+            dense = min(one["cost_s"] for one in answer["candidates"] if not one["compressed"])
+            self.assertLess(by_name[answer["taken"]]["cost_s"], 0.35 * dense)
+            self.assertTrue(all("closed" in one for one in answer["candidates"]
+                                if not one["compressed"]))
+        said = run("--collective", "alltoall", "--compress", "qsgd:bits=4", "--bytes", "1M").stdout
+        self.assertRegex(said, r"262144 elements; a rank sends 9.\d+e\+05 bytes instead of 7.34e")
+
     def test_table(self):
         sizes = self.explained("--table", "1K:1M")["sizes"]
         self.assertEqual([at["bytes"] for at in sizes], [1 << i for i in range(10, 21)])
@@ -151,7 +167,9 @@ class PithExplain(unittest.TestCase):
                 (["--hosts", "2", "--views"], "--hosts is 2, expected 1 with --views"),
                 (["--compress", "nothing"], "expected one of none"),
                 (["--compress", "topk", "--collective", "broadcast"],
-                 "--collective is broadcast, expected allreduce with --compress"),
+                 "expected bf16, int8, fp8, qsgd, terngrad or natural, without feedback=1"),
+                (["--compress", "int8", "--collective", "gather"],
+                 "--collective is gather, expected allreduce, allgather, reduce_scatter,"),
                 (["--svg", "/nowhere/x"], "--svg is /nowhere/x, which cannot be written")):
             done = run(*arguments)
             self.assertEqual(done.returncode, 1, arguments)

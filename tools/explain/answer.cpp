@@ -90,6 +90,21 @@ void add_compressed(const Question& question, const Model& model, Answer& answer
   if (!bypass.dense) takes = form;
 }
 
+void add_coded(const Question& question, const Model& model, Answer& answer, std::string& takes) {
+  answer.elements = question.bytes / size_of(DType::f32);
+  if (answer.elements == 0) {
+    answer.bypass = "dense: there is no element";
+    return;
+  }
+  answer.bypass = "compressed: calls that code every value are never made dense";
+  for (Candidate& dense : answer.candidates) {
+    if (dense.open()) dense.closed = answer.bypass;
+  }
+  for (Candidate& candidate : coded_moves(question, model, answer.sent, takes)) {
+    answer.candidates.push_back(std::move(candidate));
+  }
+}
+
 }  // namespace
 
 std::string why_not_serving(const Algorithm& algorithm, int ranks) {
@@ -126,7 +141,10 @@ Answer answer(const Question& question, const Model& model) {
   const Algorithm& dense = model.algorithm(question.collective, bytes);
   found.forced = model.is_forced(question.collective);
   std::string takes(dense.name);
-  if (question.compress) add_compressed(question, model, found, takes);
+  if (question.compress) {
+    const bool moves = has_coded_form(question.collective);
+    (moves ? add_coded : add_compressed)(question, model, found, takes);
+  }
   std::stable_sort(found.candidates.begin(), found.candidates.end(),
                    [](const Candidate& a, const Candidate& b) {
                      if (a.open() != b.open()) return a.open();

@@ -25,6 +25,12 @@ struct Candidate {
   bool open() const { return closed.empty(); }
 };
 
+// Bytes that a rank sends, in the mean over the ranks, plain and coded.
+struct Sent {
+  double plain = 0;
+  double coded = 0;
+};
+
 struct Answer {
   std::vector<Candidate> candidates;  // open ones by cost, then the others
   std::size_t taken = 0;
@@ -32,6 +38,7 @@ struct Answer {
   std::string bypass;        // why a compressed call is made dense, or not; empty: not compressed
   std::size_t elements = 0;  // of a compressed call, and how many of them a rank elects
   std::size_t elected = 0;
+  Sent sent;  // of a call that moves coded values; else zeros
 
   const Candidate& takes() const { return candidates[taken]; }
   const Candidate& cheapest() const { return candidates.front(); }
@@ -49,5 +56,12 @@ std::string why_not_serving(const pith::Algorithm& algorithm, int ranks);
 // The ways to carry out a compressed call by the question's spec; `takes` says which one it is.
 std::vector<Candidate> compressed_forms(const Question& question, const pith::Model& model,
                                         std::string& takes);
+
+// Whether the collective has a form that codes every value it moves, and keeps nothing.
+bool has_coded_form(pith::Collective collective);
+// That form by each algorithm that can carry it, what it sends, and which one it is.
+// Precondition: has_coded_form(), and there is an element.
+std::vector<Candidate> coded_moves(const Question& question, const pith::Model& model, Sent& sent,
+                                   std::string& takes);
 
 }  // namespace pith_explain

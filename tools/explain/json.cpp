@@ -32,6 +32,9 @@ nlohmann::json of_answer(const SizedAnswer& at) {
                 {"elements", at.answer.elements},
                 {"elected", at.answer.elected}});
   }
+  if (at.answer.sent.coded > 0) {
+    one.update({{"sent_bytes", at.answer.sent.coded}, {"plain_bytes", at.answer.sent.plain}});
+  }
   return one;
 }
 

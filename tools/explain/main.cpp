@@ -7,6 +7,7 @@
 
 #include "answer.hpp"
 #include "attach.hpp"
+#include "collectives/coded/wire_coding.hpp"
 #include "follow.hpp"
 #include "report.hpp"
 #include "tools/files.hpp"
@@ -91,7 +92,9 @@ void add_options(CLI::App& app, Options& options) {
                "ranks reach each other's memory; costs are still those of messages");
   app.add_flag("--oversubscribed", options.oversubscribed, "a host has more ranks than cores");
   app.add_flag("--devices", options.devices, "every rank uses a CUDA device");
-  app.add_option("--compress", options.compress, "a spec as topk:density=0.01: its forms, too");
+  app.add_option("--compress", options.compress,
+                 "a spec as topk:density=0.01: its forms, too; of allgather, reduce_scatter,\n"
+                 "broadcast and alltoall one that codes values, as int8");
   app.add_option("--svg", options.svg, "writes a picture of cost by size to this file");
   app.add_flag("--json", options.json, "prints JSON instead of text");
   add_log_options(app, options);
@@ -128,11 +131,17 @@ Error read_link(const Options& options, Question& question) {
 
 Error read_compression(const Options& options, Question& question) {
   if (options.compress.empty()) return {};
-  if (question.collective != pith::Collective::allreduce) {
-    return wrong("--collective", options.collective, "allreduce with --compress");
+  const bool moves = has_coded_form(question.collective);
+  if (!moves && question.collective != pith::Collective::allreduce) {
+    return wrong("--collective", options.collective,
+                 "allreduce, allgather, reduce_scatter, broadcast or alltoall with --compress");
   }
   const Expected<pith::Spec> spec = pith::Spec::parse(options.compress);
   if (!spec) return spec.error();
+  if (moves) {
+    const auto coding = pith::WireCoding::of(*spec);
+    if (!coding) return coding.error();
+  }
   question.compress = *spec;
   return {};
 }

@@ -65,6 +65,10 @@ std::string of_compressed(const Question& question, const Answer& answer) {
   std::string line = fmt::format("{}: {} elements", question.compress->text(), answer.elements);
   if (answer.elected > 0) line += fmt::format(", of which a rank elects {}", answer.elected);
   if (answer.elected > 0 && question.compress->adapts()) line += " at first";
+  if (answer.sent.coded > 0) {
+    line += fmt::format("; a rank sends {:.4g} bytes instead of {:.4g}", answer.sent.coded,
+                        answer.sent.plain);
+  }
   return line + fmt::format("\n{}\n", answer.bypass);
 }
 
