@@ -88,6 +88,7 @@ CodeForm form_of(const Coding& coding) {
   static_assert(static_cast<int>(CodeKind::signs) == static_cast<int>(Coding::Kind::signs));
   static_assert(static_cast<int>(CodeKind::ternary) == static_cast<int>(Coding::Kind::ternary));
   static_assert(static_cast<int>(CodeKind::e5m2) == static_cast<int>(Coding::Kind::e5m2));
+  static_assert(static_cast<int>(CodeKind::dynamic) == static_cast<int>(Coding::Kind::dynamic));
   return {static_cast<CodeKind>(coding.kind),
           coding.bits,
           coding.draws,

@@ -21,7 +21,7 @@ Expected<WireCoding> WireCoding::of(const Spec& spec) {
   if (!codes_each_value(spec)) {
     return Error(
         Code::invalid_argument,
-        fmt::format("compressor is {}, expected bf16, int8, fp8, qsgd, terngrad or natural, "
+        fmt::format("compressor is {}, expected bf16, fp16, int8, fp8, qsgd, terngrad or natural, "
                     "without feedback=1",
                     spec.text()));
   }

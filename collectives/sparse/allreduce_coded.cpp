@@ -1,7 +1,7 @@
 // Dense allreduce of values coded in blocks with few bits (Scheme::coding): quantised once by each
 // rank, summed in float32 in rank order, and quantised once more. What coding loses is gone, or
-// stays with the rank that codes (Coding::keeps_rest): the changes of accumulators are noted on the
-// way, and made when the call has succeeded.
+// stays with the rank that codes (Coding::keeps_rest); or accumulators are momentums, and decay
+// (Coding::momentum). Their changes are noted on the way, and made when the call has succeeded.
 //
 //   strand 0:  add, encode > scatter > sum > gather > decode   parcels 0, 4, 8, ...
 //   strand 1:     add, encode > scatter > sum > gather > decode       1, 5, 9, ...
@@ -117,6 +117,14 @@ struct CodedCall {
 // All bits set: a marked scale in every block, or NaN in every value.
 void poison(std::byte* values, std::size_t bytes) { std::memset(values, 0xff, bytes); }
 
+// What makes of a momentum what a call leaves of it: minus the part that goes.
+ConvertKernel::Args decay(const Coding& coding, const Compressor& compressor, Range part) {
+  const float divisor = -1 / (1 - coding.momentum);
+  const auto* const own = reinterpret_cast<const std::byte*>(compressor.accumulator() + part.begin);
+  auto* const change = reinterpret_cast<std::byte*>(compressor.changes() + part.begin);
+  return {change, DType::f32, own, DType::f32, part.size, divisor};
+}
+
 // Adds gradients and encodes the sums while they are in the cache.
 Task<Error> encode_piece(Call& call, const CodedCall& coded, const Piece& piece,
                          std::byte* values) {
@@ -136,6 +144,8 @@ Task<Error> encode_piece(Call& call, const CodedCall& coded, const Piece& piece,
       auto* const change = reinterpret_cast<std::byte*>(compressor.changes() + part.begin);
       done = queue.run<DecodeValuesKernel>(
           {coded.coding, values, part.size, change, DType::f32, -1, own});
+    } else if (coded.coding.momentum > 0) {
+      done = queue.run<ConvertKernel>(decay(coded.coding, compressor, part));
     }
     co_await queue.until(done);
     values += coded.coding.bytes(part.size);

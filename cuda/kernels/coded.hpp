@@ -15,7 +15,9 @@ enum class CodeKind : std::uint8_t {
   two_means,
   ternary,
   e4m3,
-  e5m2
+  e5m2,
+  f16,
+  dynamic
 };
 
 struct CodeForm {
@@ -29,24 +31,39 @@ struct CodeForm {
   PITH_DEVICE std::size_t scale_bytes() const {
     return kind == CodeKind::two_means ? 2 * sizeof(float) : sizeof(float);
   }
-  PITH_DEVICE unsigned per_byte() const { return kind == CodeKind::ternary ? 5u : 8u / bits; }
-  // A code in place k of a byte.
+  PITH_DEVICE unsigned unit_bytes() const { return bits > 8 ? 2 : 1; }
+  PITH_DEVICE unsigned per_unit() const {
+    return kind == CodeKind::ternary ? 5u : 8u * unit_bytes() / bits;
+  }
+  // A code in place k of a unit.
   PITH_DEVICE std::uint32_t put(std::uint32_t code, unsigned k) const {
     if (kind != CodeKind::ternary) return code << (k * bits);
     for (; k > 0; --k) code *= 3;
     return code;
   }
-  PITH_DEVICE std::uint32_t get(std::uint32_t byte, unsigned k) const {
-    if (kind != CodeKind::ternary) return byte >> (k * bits) & ((1u << bits) - 1);
-    for (; k > 0; --k) byte /= 3;
-    return byte % 3;
+  PITH_DEVICE std::uint32_t get(std::uint32_t unit, unsigned k) const {
+    if (kind != CodeKind::ternary) return unit >> (k * bits) & ((1u << bits) - 1);
+    for (; k > 0; --k) unit /= 3;
+    return unit % 3;
   }
-  PITH_DEVICE std::size_t code_bytes(std::size_t values) const {
+  PITH_DEVICE std::size_t code_units(std::size_t values) const {
     constexpr std::size_t granule = 16;
-    const std::size_t bytes = (values + per_byte() - 1) / per_byte();
-    return (bytes + granule - 1) / granule * granule;
+    const std::size_t units = (values + per_unit() - 1) / per_unit();
+    return (units + granule - 1) / granule * granule;
   }
-  PITH_DEVICE std::size_t block_bytes() const { return scale_bytes() + code_bytes(block); }
+  PITH_DEVICE std::size_t block_bytes() const {
+    return scale_bytes() + code_units(block) * unit_bytes();
+  }
+  // Units may lie at any address.
+  PITH_DEVICE void store_unit(std::byte* codes, std::size_t j, std::uint32_t unit) const {
+    codes[j * unit_bytes()] = static_cast<std::byte>(unit);
+    if (unit_bytes() == 2) codes[2 * j + 1] = static_cast<std::byte>(unit >> 8);
+  }
+  PITH_DEVICE std::uint32_t load_unit(const std::byte* codes, std::size_t j) const {
+    const auto low = static_cast<std::uint32_t>(codes[j * unit_bytes()]);
+    if (unit_bytes() == 1) return low;
+    return low | static_cast<std::uint32_t>(codes[2 * j + 1]) << 8;
+  }
   PITH_DEVICE bool of_signs() const {
     return kind == CodeKind::signs || kind == CodeKind::mean_signs;
   }
@@ -54,7 +71,7 @@ struct CodeForm {
   PITH_DEVICE int last_level() const { return (1 << (bits - 1)) - 1; }
   PITH_DEVICE float last_value() const {
     if (kind == CodeKind::e4m3) return 448;
-    if (kind == CodeKind::ternary) return 1;
+    if (kind == CodeKind::ternary || kind == CodeKind::dynamic) return 1;
     return kind == CodeKind::e5m2 ? 57344.0f : static_cast<float>(last_level());
   }
 };
@@ -88,6 +105,10 @@ PITH_DEVICE BlockScale scale_of(const CodeForm& form, std::uint32_t largest,
     const std::uint32_t exponent = smaller((largest >> 23) + 1, std::uint32_t{254});
     return {bits_as<float>(exponent << 23), 0, 0};
   }
+  if (form.kind == CodeKind::f16) {
+    const std::uint32_t exponent = larger(largest >> 23, std::uint32_t{16}) - 15;
+    return {bits_as<float>(exponent << 23), 0, bits_as<float>((254 - exponent) << 23)};
+  }
   const float last = form.last_value();
   float most = bits_as<float>(largest);
   if (form.clip > 0) most *= smaller(form.clip * square_root(measure.mean_square), 1.0f);
@@ -104,6 +125,38 @@ PITH_DEVICE std::uint32_t drawn_bits(std::uint64_t key, std::uint32_t index) {
   x = (x ^ x >> 15) * 0x846ca68bu;
   return x ^ x >> 16;
 }
+
+// As DynamicMap of src/kernels/coded/dynamic_map.hpp, computed: threads that look up different
+// numbers would wait for each other.
+struct DynamicNumbers {
+  static constexpr int zero = 127;
+  static constexpr int last = 128;
+
+  PITH_DEVICE static float magnitude(int k) {
+    constexpr double tops[] = {1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1};
+    if (k == 0 || k == last) return k == 0 ? 0.0f : 1.0f;
+    int decade = 0;
+    while (k >> (decade + 1) != 0) ++decade;
+    const int parts = 1 << decade;
+    const double centre = 0.1 + 0.9 * (2 * double(k - parts) + 1) / (2 * double(parts));
+    return static_cast<float>(tops[decade] * centre);
+  }
+  PITH_DEVICE static float number(std::uint32_t code) {
+    const int place = static_cast<int>(code) - zero;
+    return place < 0 ? -magnitude(-place) : magnitude(place);
+  }
+  PITH_DEVICE static std::uint32_t code_of(float scaled) {
+    const double size = static_cast<double>(scaled < 0 ? -scaled : scaled);
+    int k = 0;
+    for (int bit = last; bit > 0; bit /= 2) {
+      const int next = k + bit;
+      if (next > last) continue;
+      const double between = static_cast<double>(magnitude(next - 1)) + magnitude(next);
+      if (size >= between / 2) k = next;
+    }
+    return static_cast<std::uint32_t>(scaled < 0 ? zero - smaller(k, zero) : zero + k);
+  }
+};
 
 struct EncodeValuesArgs {
   const float* in;
@@ -153,6 +206,8 @@ struct EncodeValues {
     const float scaled = value * block.factor;
     if (form.kind == CodeKind::e4m3) return encode<F8e4m3>(scaled).bits;
     if (form.kind == CodeKind::e5m2) return encode<F8e5m2>(scaled).bits;
+    if (form.kind == CodeKind::f16) return to_value<Half>(scaled).bits;
+    if (form.kind == CodeKind::dynamic) return DynamicNumbers::code_of(scaled);
     int level = 0;
     if (form.draws) {
       const float moved = scaled + static_cast<float>(drawn >> 8) * 0x1p-24f;
@@ -255,7 +310,7 @@ struct EncodeValues {
     for (std::size_t b = block.index(); b < blocks; b += block.count()) {
       const std::size_t begin = b * form.block;
       const std::size_t n = smaller(std::size_t{form.block}, args.count - begin);
-      const std::size_t bytes = form.code_bytes(n);
+      const std::size_t units = form.code_units(n);
       const float* const in = args.in + begin;
       std::byte* const out = args.out + b * form.block_bytes();
       const std::uint32_t largest = largest_of(block, in, n, shared);
@@ -268,14 +323,14 @@ struct EncodeValues {
         if (thread == 0 && form.kind == CodeKind::two_means) {
           store_element(out, 1, scale.below, aligned);
         }
-        for (std::size_t j = thread; j < bytes; j += threads) {
+        for (std::size_t j = thread; j < units; j += threads) {
           std::uint32_t codes = 0;
-          for (unsigned k = 0; finite && k < form.per_byte(); ++k) {
-            const std::size_t i = k * bytes + j;
+          for (unsigned k = 0; finite && k < form.per_unit(); ++k) {
+            const std::size_t i = k * units + j;
             const auto index = static_cast<std::uint32_t>(args.first + begin + i);
             codes += form.put(code_of(args, scale, i < n ? in[i] : 0.0f, index), k);
           }
-          out[form.scale_bytes() + j] = static_cast<std::byte>(codes);
+          form.store_unit(out + form.scale_bytes(), j, codes);
         }
       });
       block.sync();  // `shared` is used again
@@ -315,6 +370,8 @@ struct DecodeValues {
     const auto byte = static_cast<std::uint8_t>(code);
     if (form.kind == CodeKind::e4m3) return decode(F8e4m3{byte}) * scale;
     if (form.kind == CodeKind::e5m2) return decode(F8e5m2{byte}) * scale;
+    if (form.kind == CodeKind::f16) return decode(Half{static_cast<std::uint16_t>(code)}) * scale;
+    if (form.kind == CodeKind::dynamic) return DynamicNumbers::number(code) * scale;
     const unsigned unused = 32u - form.bits;
     return static_cast<float>(static_cast<std::int32_t>(code << unused) >> unused) * scale;
   }
@@ -327,17 +384,17 @@ struct DecodeValues {
     for (std::size_t b = block.index(); b < blocks; b += block.count()) {
       const std::size_t begin = b * form.block;
       const std::size_t n = smaller(std::size_t{form.block}, args.count - begin);
-      const std::size_t bytes = form.code_bytes(n);
+      const std::size_t units = form.code_units(n);
       const std::byte* const in = args.in + b * form.block_bytes();
       const bool in_aligned = misalignment(in, sizeof(float)) == 0;
       BlockScale scale{load_element<float>(in, 0, in_aligned), 0, 0};
       if (form.kind == CodeKind::two_means) scale.below = load_element<float>(in, 1, in_aligned);
       block.each([&](unsigned thread) {
-        for (std::size_t j = thread; j < bytes; j += threads) {
-          const auto codes = static_cast<std::uint32_t>(in[form.scale_bytes() + j]);
-          for (unsigned k = 0; k < form.per_byte() && k * bytes + j < n; ++k) {
+        for (std::size_t j = thread; j < units; j += threads) {
+          const std::uint32_t codes = form.load_unit(in + form.scale_bytes(), j);
+          for (unsigned k = 0; k < form.per_unit() && k * units + j < n; ++k) {
             const std::uint32_t code = form.get(codes, k);
-            const std::size_t i = begin + k * bytes + j;
+            const std::size_t i = begin + k * units + j;
             float value = value_of(form, scale, code) / args.divisor;
             if (args.instead && magnitude_of(value) >= float_infinity) {
               value = args.instead[i] / args.divisor;

@@ -380,10 +380,10 @@ PITH_API pithResult_t pithAllReduceSparse(const uint64_t* indices, const void* v
  * sender, too, so that all results have the same bits. What a rank sends to itself is coded like
  * the rest. ReduceScatter adds the decoded values in rank order in float32, and rounds once, to
  * `type`. The compressor's spec says how values are coded, and must be the same on all ranks: bf16,
- * int8, fp8, qsgd, terngrad or natural, without feedback=1; else pithInvalidArgument. In a block
- * with an element that is not finite all are NaN (bf16: only that element is as it was). qsgd,
- * terngrad and natural draw by seed, rank and the number of the call, so that a repeated run gets
- * the same bits.
+ * fp16, int8, fp8, qsgd, terngrad or natural, without feedback=1; else pithInvalidArgument. In a
+ * block with an element that is not finite all are NaN (bf16: only that element is as it was).
+ * qsgd, terngrad and natural draw by seed, rank and the number of the call, so that a repeated run
+ * gets the same bits.
  *
  * Nothing is kept between calls: these calls read the spec and change nothing else of the
  * compressor, neither residual nor step nor statistics, and count, type and communicator of its

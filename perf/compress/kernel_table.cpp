@@ -217,7 +217,9 @@ void add_list_kernels(std::vector<Timed>& all, Bench& bench, double density) {
 void add_codings(std::vector<Timed>& all, Bench& bench) {
   using enum Coding::Kind;
   const std::pair<const char*, Coding> codings[] = {
+      {"fp16", {f16, 16, false, 256}},
       {"int8", {levels, 8, false, 256}},
+      {"dynamic", {dynamic, 8, false, 256}},
       {"fp8", {e4m3, 8, false, 256}},
       {"qsgd 4", {levels, 4, true, 512}},
       {"qsgd 2", {levels, 2, true, 512}},

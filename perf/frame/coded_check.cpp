@@ -21,6 +21,10 @@ double error_of(const pith::Coding& coding, double value, double largest) {
       return std::ldexp(value, -4) + std::ldexp(largest, -18);
     case Kind::e5m2:
       return std::ldexp(value, -3) + std::ldexp(largest, -31);
+    case Kind::f16:
+      return std::ldexp(value, -11) + std::ldexp(largest, -40);
+    case Kind::dynamic:  // half the distance between two numbers, the most below one
+      return 0.5 * value + 1e-6 * largest;
     case Kind::bf16:
       return std::ldexp(value, -8);
     case Kind::mean_signs:

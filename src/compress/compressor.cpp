@@ -35,7 +35,7 @@ Expected<std::unique_ptr<Compressor>> Compressor::create(std::string_view text) 
 }
 
 Compressor::Compressor(const Spec& spec)
-    : spec_(spec), spec_digest_(spec.digest()), keeps_coding_loss_(keeps_coding_loss(spec)) {}
+    : spec_(spec), spec_digest_(spec.digest()), notes_changes_(changes_accumulators(spec)) {}
 Compressor::~Compressor() = default;
 
 Error Compressor::check(std::size_t count, DType type) const {
@@ -332,7 +332,7 @@ void Compressor::make_room_for_whole() {
     if (memory.count() != count_) memory = Accumulator(count_, device_);
   };
   make_room(delivered_);
-  if (keeps_coding_loss_) make_room(changes_);
+  if (notes_changes_) make_room(changes_);
 }
 
 void Compressor::take_all() {
@@ -377,7 +377,7 @@ void Compressor::end(Compute& host) {
 // so that a call that has succeeded does not fail.
 void Compressor::deliver_whole(Compute& host) {
   if (taken_[1].whole) taken_[1].delivered = false;
-  if (keeps_coding_loss_) {
+  if (notes_changes_) {
     std::swap(changes_, delivered_);
     AccumulateKernel::Args pass = args_of(0, count_);
     pass.gradient = reinterpret_cast<const std::byte*>(delivered_.data());
@@ -402,7 +402,7 @@ void Compressor::return_after(Compute& host, std::uint32_t completed) {
     taken.delivered = false;
     clear_spent(host);
     if (taken.whole) {
-      if (keeps_coding_loss_) delivered_.scale(vectors(host), -1);
+      if (notes_changes_) delivered_.scale(vectors(host), -1);
       add_range(host, {0, count_}, reinterpret_cast<const std::byte*>(delivered_.data()), false);
     } else {
       give_back(host, taken);

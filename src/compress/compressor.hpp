@@ -188,7 +188,7 @@ class Compressor : public SchemeState {
 
   Spec spec_;                        // only density and form change, with density=auto
   const std::uint64_t spec_digest_;  // cached: needs the spec's text
-  const bool keeps_coding_loss_;     // of the spec, whatever its density
+  const bool notes_changes_;         // of the spec, whatever its density
   bool shaped_ = false;
   std::size_t count_ = 0;
   DType type_ = DType::f32;

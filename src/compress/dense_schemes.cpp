@@ -8,12 +8,14 @@
 namespace pith {
 
 extern const Scheme bf16_scheme;
+extern const Scheme fp16_scheme;
 extern const Scheme int8_scheme;
 extern const Scheme fp8_scheme;
 extern const Scheme qsgd_scheme;
 extern const Scheme terngrad_scheme;
 extern const Scheme natural_scheme;
 extern const Scheme sign_scheme;
+extern const Scheme signum_scheme;
 extern const Scheme efsign_scheme;
 extern const Scheme onebit_scheme;
 extern const Scheme three_lc_scheme;
@@ -34,8 +36,12 @@ constexpr std::uint8_t block_1024 = 3;
 std::uint16_t block_of(std::uint8_t word) { return static_cast<std::uint16_t>(128u << word); }
 
 // Not spec.feedback, which is true unless a spec says otherwise.
-constexpr std::array int8_keys{keys::choice<0>("block", block_words),
+constexpr std::array fp16_keys{keys::choice<0>("block", block_words),
                                keys::choice<1>("feedback", keys::feedback_words)};
+constexpr std::array<std::string_view, 2> map_words = {"linear", "dynamic"};
+constexpr std::array int8_keys{keys::choice<0>("block", block_words),
+                               keys::choice<1>("feedback", keys::feedback_words),
+                               keys::choice<2>("map", map_words)};
 constexpr std::array<std::string_view, 2> format_words = {"e4m3", "e5m2"};
 constexpr std::array fp8_keys{keys::choice<0>("format", format_words),
                               keys::choice<1>("block", block_words),
@@ -47,6 +53,9 @@ constexpr std::array terngrad_keys{
     keys::choice<0>("bucket", block_words),
     keys::number<0>("clip", 1, 64, "more than 1 and at most 64, which clips nothing"), keys::seed};
 constexpr std::array sign_keys{keys::seed};
+constexpr double most_momentum = 0.9999;
+constexpr std::array signum_keys{
+    keys::number<0>("momentum", 0, most_momentum, "more than 0 and at most 0.9999"), keys::seed};
 constexpr std::array efsign_keys{keys::choice<0>("block", block_words), keys::seed};
 constexpr std::array onebit_keys{keys::choice<0>("block", block_words)};
 constexpr double below_one = 1 - std::numeric_limits<double>::epsilon() / 2;
@@ -68,14 +77,30 @@ const Scheme bf16_scheme{.name = "bf16",
                            return {.kind = Coding::Kind::bf16, .bits = 16, .block = 64};
                          }};
 
-// Block-wise: [Dettmers, "8-bit approximations for parallelism in deep learning", ICLR 2016].
+// The power of two by which a block is multiplied makes float16's range that of float32, so that no
+// finite gradient overflows, and float16 gradients travel as they are.
+const Scheme fp16_scheme{.name = "fp16",
+                         .summary = "everything in float16, with a power of two per block",
+                         .exchange = "coded",
+                         .keys = fp16_keys,
+                         .choices = {block_256},
+                         .coding = [](const Spec& spec) -> Coding {
+                           return {.kind = Coding::Kind::f16,
+                                   .bits = 16,
+                                   .block = block_of(spec.choices[0]),
+                                   .keeps_rest = spec.choices[1] == 1};
+                         }};
+
+// Block-wise, linear or by his map: [Dettmers, "8-bit approximations for parallelism in deep
+// learning", ICLR 2016].
 const Scheme int8_scheme{.name = "int8",
-                         .summary = "everything as signed 8-bit integers, with a scale per block",
+                         .summary = "everything as signed 8-bit numbers, with a scale per block",
                          .exchange = "coded",
                          .keys = int8_keys,
                          .choices = {block_256},
                          .coding = [](const Spec& spec) -> Coding {
-                           return {.kind = Coding::Kind::levels,
+                           const bool dynamic = spec.choices[2] == 1;
+                           return {.kind = dynamic ? Coding::Kind::dynamic : Coding::Kind::levels,
                                    .bits = 8,
                                    .block = block_of(spec.choices[0]),
                                    .keeps_rest = spec.choices[1] == 1};
@@ -150,6 +175,22 @@ const Scheme sign_scheme{
     .keys = sign_keys,
     .coding = [](const Spec&) -> Coding {
       return {.kind = Coding::Kind::signs, .bits = 1, .block = 1024};
+    }};
+
+// [Bernstein et al., "signSGD", ICML 2018, and ICLR 2019]: as sign, with the momentum's signs. It
+// is that of PyTorch, m = momentum m + g, whose signs are those of a mean with weights momentum and
+// 1 - momentum.
+const Scheme signum_scheme{
+    .name = "signum",
+    .summary = "one bit each: the sign that most ranks' momentum has, times their number",
+    .exchange = "coded",
+    .keys = signum_keys,
+    .numbers = {0.9},
+    .coding = [](const Spec& spec) -> Coding {
+      return {.kind = Coding::Kind::signs,
+              .bits = 1,
+              .block = 1024,
+              .momentum = static_cast<float>(spec.numbers[0])};
     }};
 
 // [Karimireddy et al., "Error feedback fixes SignSGD", ICML 2019], with a scale per block; the sums

@@ -105,6 +105,12 @@ inline std::size_t rank_of(const Spec& spec) {
 }
 // Whether the call of this step is dense because the spec begins with dense ones.
 inline bool starts_dense(const Spec& spec, std::uint64_t step) {
+// Whether a call that sends every element leaves something in accumulators; see
+// Compressor::changes().
+inline bool changes_accumulators(const Spec& spec) {
+  const std::optional<Coding> coding = coding_of(spec);
+  return keeps_coding_loss(spec) || (coding && coding->keeps());
+}
   return spec.scheme->dense_calls && step < spec.scheme->dense_calls(spec);
 }
 // Whether what a call loses of the elements, all of which it sends, is kept.

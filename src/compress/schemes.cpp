@@ -6,12 +6,14 @@
 namespace pith {
 
 extern const Scheme bf16_scheme;
+extern const Scheme fp16_scheme;
 extern const Scheme int8_scheme;
 extern const Scheme fp8_scheme;
 extern const Scheme qsgd_scheme;
 extern const Scheme terngrad_scheme;
 extern const Scheme natural_scheme;
 extern const Scheme sign_scheme;
+extern const Scheme signum_scheme;
 extern const Scheme efsign_scheme;
 extern const Scheme onebit_scheme;
 extern const Scheme three_lc_scheme;
@@ -32,12 +34,14 @@ constexpr std::array table{
     &bf16_scheme,      //
     &int8_scheme,      //
     &fp8_scheme,       //
+    &fp16_scheme,      //
     &qsgd_scheme,      //
     &terngrad_scheme,  //
     &natural_scheme,   //
     &sign_scheme,      //
     &efsign_scheme,    //
     &onebit_scheme,    //
+    &signum_scheme,    //
     &three_lc_scheme,  //
     &powersgd_scheme,  //
     &topk_scheme,      //

@@ -35,7 +35,7 @@ constexpr float last_value(const Coding& coding) {
   constexpr float last_e5m2 = 57344;
   if (coding.kind == Coding::Kind::e4m3) return last_e4m3;
   if (coding.kind == Coding::Kind::e5m2) return last_e5m2;
-  if (coding.kind == Coding::Kind::ternary) return 1;
+  if (coding.kind == Coding::Kind::ternary || coding.kind == Coding::Kind::dynamic) return 1;
   return static_cast<float>(last_level(coding.bits));
 }
 
@@ -96,6 +96,13 @@ inline BlockScale scale_of(const Coding& coding, std::uint32_t largest,
   if (coding.kind == Coding::Kind::powers) {
     const std::uint32_t exponent = std::min((largest >> 23) + 1, last_exponent);
     return {std::bit_cast<float>(exponent << 23)};
+  }
+  if (coding.kind == Coding::Kind::f16) {
+    // Both powers are normal numbers, so that products with them are exact but for underflow.
+    constexpr std::uint32_t last = 15;
+    const std::uint32_t exponent = std::max(largest >> 23, last + 1) - last;
+    return {std::bit_cast<float>(exponent << 23), 0,
+            std::bit_cast<float>((last_exponent - exponent) << 23)};
   }
   const float last = last_value(coding);
   float most = std::bit_cast<float>(largest);

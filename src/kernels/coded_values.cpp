@@ -12,6 +12,7 @@
 // Highway requires this order of includes.
 #include "hwy/highway.h"
 #include "kernels/cast.hpp"
+#include "kernels/coded/coder-inl.hpp"
 #include "kernels/coded_block.hpp"
 #include "kernels/sparse.hpp"
 #include "kernels/values-inl.hpp"
@@ -27,157 +28,7 @@ void sum_coded_of(const SumCodedKernel::Args& args) { scalar::sum_coded(args); }
 
 #else
 
-using Kind = Coding::Kind;
-using CodeBytes = hn::Rebind<std::uint8_t, Words>;
-
 constexpr std::size_t padded_block = Coding::most_block + 8 * Coding::granule;
-
-template <Kind kKind>
-using Float8 = std::conditional_t<kKind == Kind::e4m3, Float8e4m3, Float8e5m2>;
-template <Kind kKind>
-inline constexpr bool is_float8 = kKind == Kind::e4m3 || kKind == Kind::e5m2;
-
-// One coding at compile time: the arithmetic on a vector of values or codes.
-template <Kind kKind, unsigned kBits, bool kDraws>
-struct Coder {
-  static constexpr std::size_t per_byte = kKind == Kind::ternary ? 5 : 8 / kBits;
-  static constexpr std::size_t scale_bytes =
-      kKind == Kind::two_means ? 2 * sizeof(float) : sizeof(float);
-
-  BlockScale block;
-  std::uint64_t key = 0;
-
-  // `start`: see starts_at().
-  HWY_INLINE Word drawn(Word start) const {
-    const Word high = constant(static_cast<std::uint32_t>(key >> 32));
-    Word x = hn::Mul(hn::Xor(start, hn::ShiftRight<16>(start)), constant(DrawHash::first));
-    x = hn::Xor(x, high);
-    x = hn::Mul(hn::Xor(x, hn::ShiftRight<15>(x)), constant(DrawHash::second));
-    return hn::Xor(x, hn::ShiftRight<16>(x));
-  }
-
-  // What is drawn for the values from `index` on begins with these. `spread` is each lane's number
-  // times DrawHash::spread.
-  HWY_INLINE Word starts_at(std::uint32_t index, Word spread) const {
-    return hn::Add(constant(index * DrawHash::spread + static_cast<std::uint32_t>(key)), spread);
-  }
-
-  // A level, its signed integer's low bits shifted by kShift.
-  template <int kShift>
-  HWY_INLINE Word level_of(Float value, Word start) const {
-    const Float scaled = hn::Mul(value, hn::Set(Floats(), block.factor));
-    Integer level;
-    if constexpr (kDraws) {
-      const auto random = hn::BitCast(Integers(), hn::ShiftRight<8>(drawn(start)));
-      // The product is exact, so that it is all the same whether the addition is fused with it.
-      const Float moved =
-          hn::MulAdd(hn::ConvertTo(Floats(), random), hn::Set(Floats(), 0x1p-24f), scaled);
-      if constexpr (kBits == 2) {
-        const auto up = hn::RebindMask(Words(), hn::Ge(moved, hn::Set(Floats(), 1)));
-        const auto down = hn::RebindMask(Words(), hn::Lt(moved, hn::Zero(Floats())));
-        return hn::Or(hn::IfThenElseZero(up, constant(1u << kShift)),
-                      hn::IfThenElseZero(down, constant(3u << kShift)));
-      }
-      level = hn::ConvertTo(Integers(), hn::Floor(moved));
-    } else {
-      level = hn::NearestInt(scaled);
-    }
-    const Integer last = hn::Set(Integers(), last_level(kBits));
-    const Integer clipped = hn::Min(hn::Max(level, hn::Neg(last)), last);
-    const Word code = hn::And(hn::BitCast(Words(), clipped), constant((1u << kBits) - 1));
-    return hn::ShiftLeft<kShift>(code);
-  }
-
-  // The values' codes, shifted by kShift.
-  template <int kShift>
-  HWY_INLINE Word code_of(Float value, Word start) const {
-    if constexpr (is_of_signs(kKind)) {
-      const auto is_zero = hn::RebindMask(Words(), hn::Eq(value, hn::Zero(Floats())));
-      return hn::ShiftLeft<kShift>(hn::ShiftRight<31>(select(is_zero, start, as_word(value))));
-    } else if constexpr (kKind == Kind::two_means) {
-      const auto is_below = hn::RebindMask(Words(), hn::Lt(value, hn::Zero(Floats())));
-      return hn::IfThenElseZero(is_below, constant(1u << kShift));
-    } else if constexpr (kKind == Kind::powers) {
-      const Word up = kDraws ? hn::ShiftRight<9>(drawn(start)) : constant(1u << 22);
-      const Word bits = as_word(value);
-      const Word top = constant(std::bit_cast<std::uint32_t>(block.scale) >> 23);
-      const Word rounded = hn::Add(hn::And(bits, constant(0x7fffffffu)), up);
-      const Word exponent = hn::Min(hn::ShiftRight<23>(rounded), top);
-      const Word halvings = hn::Min(hn::Sub(top, exponent), constant(127));
-      const auto is_zero = hn::Eq(exponent, hn::Zero(Words()));
-      const Word sign = hn::ShiftLeft<7>(hn::ShiftRight<31>(bits));
-      return hn::Or(select(is_zero, constant(127), halvings), sign);
-    } else if constexpr (is_float8<kKind>) {
-      return encode<Float8<kKind> >(hn::Mul(value, hn::Set(Floats(), block.factor)));
-    } else {
-      return level_of<kShift>(value, start);
-    }
-  }
-
-  // The codes of the values at `values`, `apart` further on, and so on: a byte in each word.
-  HWY_INLINE Word packed(const float* values, std::size_t apart, Word start) const {
-    if constexpr (kKind == Kind::ternary) {
-      const Float factor = hn::Set(Floats(), block.factor);
-      Float sum = hn::Zero(Floats());
-      unrolled<per_byte>([&](auto k) HWY_ATTR {
-        const Float digit =
-            hn::Round(hn::Mul(hn::LoadU(Floats(), values + k.value * apart), factor));
-        sum = hn::MulAdd(digit, hn::Set(Floats(), float(ternary_places[k.value])), sum);
-      });
-      const Integer codes = hn::ConvertTo(Integers(), sum);
-      return hn::Add(hn::BitCast(Words(), codes), constant(ternary_zeros));
-    } else {
-      Word all = hn::Zero(Words());
-      unrolled<per_byte>([&](auto k) HWY_ATTR {
-        const auto apart_words = static_cast<std::uint32_t>(k.value * apart);
-        const Word own = hn::Add(start, constant(apart_words * DrawHash::spread));
-        const Float value = hn::LoadU(Floats(), values + k.value * apart);
-        all = hn::Or(all, code_of<static_cast<int>(k.value * kBits)>(value, own));
-      });
-      return all;
-    }
-  }
-
-  // The codes in place k of bytes; bits above their own may be set.
-  template <std::size_t k>
-  static HWY_INLINE Word codes_in(Word bytes) {
-    if constexpr (kKind == Kind::ternary) {
-      // The fraction of byte / 3^(k + 1), times three: exact for all bytes, with 16 bits.
-      constexpr std::uint32_t power = 3 * ternary_places[k];
-      const hn::Repartition<std::uint16_t, Words> halves;
-      constexpr std::uint32_t inverse = 65535 / power + 1;
-      const auto fraction =
-          hn::Mul(hn::BitCast(halves, bytes), hn::BitCast(halves, constant(inverse)));
-      return hn::BitCast(Words(), hn::MulHigh(fraction, hn::BitCast(halves, constant(3))));
-    } else {
-      return hn::ShiftRight<static_cast<int>(k * kBits)>(bytes);
-    }
-  }
-
-  // Bits of `code` above its own are ignored.
-  static HWY_INLINE Float value_of(Word code, Float scale, Float below) {
-    if constexpr (is_of_signs(kKind)) {
-      return as_float(hn::Xor(as_word(scale), hn::ShiftLeft<31>(code)));
-    } else if constexpr (kKind == Kind::two_means) {
-      const auto is_below = hn::TestBit(code, constant(1));
-      return hn::IfThenElse(hn::RebindMask(Floats(), is_below), below, scale);
-    } else if constexpr (kKind == Kind::ternary) {
-      const Integer digit = hn::Sub(hn::BitCast(Integers(), code), hn::Set(Integers(), 1));
-      return hn::Mul(hn::ConvertTo(Floats(), digit), scale);
-    } else if constexpr (kKind == Kind::powers) {
-      const Word halvings = hn::And(code, constant(127));
-      const Float power = as_float(hn::ShiftLeft<23>(hn::Sub(constant(127), halvings)));
-      const Word sign = hn::ShiftLeft<31>(hn::ShiftRight<7>(code));
-      return as_float(hn::Xor(as_word(hn::Mul(scale, power)), sign));
-    } else if constexpr (is_float8<kKind>) {
-      return hn::Mul(decode<Float8<kKind> >(hn::ShiftLeft<24>(code)), scale);
-    } else {
-      constexpr int unused = 32 - static_cast<int>(kBits);
-      const Integer top = hn::BitCast(Integers(), hn::ShiftLeft<unused>(code));
-      return hn::Mul(hn::ConvertTo(Floats(), hn::ShiftRight<unused>(top)), scale);
-    }
-  }
-};
 
 // Of whole vectors.
 HWY_INLINE std::uint32_t largest_of(const float* values, std::size_t n) {
@@ -287,35 +138,34 @@ HWY_INLINE BlockMeasure measure_of(const Coding& coding, const CodingInput& inpu
   return {input.scale};
 }
 
-// Codes a block of n values, which with zeros behind them fill `bytes` bytes of codes.
+// Codes a block of n values, which with zeros behind them fill `units` units of codes.
 template <Kind kKind, unsigned kBits, bool kDraws>
 HWY_INLINE void encode_block(const Coding& coding, const CodingInput& input, const float* values,
-                             std::size_t n, std::size_t bytes, std::byte* out) {
+                             std::size_t n, std::size_t units, std::byte* out) {
   using Code = Coder<kKind, kBits, kDraws>;
-  const std::size_t whole = bytes * Code::per_byte;
+  const std::size_t whole = units * Code::per_unit;
   const std::uint32_t largest = largest_of(values, whole);
   const BlockScale block =
       scale_of(coding, largest, measure_of<kKind>(coding, input, values, whole, n, largest));
   write_scales(coding, block, out);
   out += Code::scale_bytes;
   if (std::isnan(block.scale)) {
-    std::memset(out, 0, bytes);
+    std::memset(out, 0, units * coding.unit_bytes());
     return;
   }
   const Code coder{block, input.key};
   const std::size_t lanes = hn::Lanes(Floats());
   const Word spread = hn::Mul(hn::Iota(Words(), 0), constant(DrawHash::spread));
-  for (std::size_t j = 0; j < bytes; j += lanes) {
+  for (std::size_t j = 0; j < units; j += lanes) {
     const Word start = coder.starts_at(input.first + static_cast<std::uint32_t>(j), spread);
-    const Word codes = coder.packed(values + j, bytes, start);
-    store_at(CodeBytes(), hn::DemoteTo(CodeBytes(), hn::BitCast(Integers(), codes)), out, j);
+    coder.put_units(values, units, j, start, out);
   }
 }
 
-// Calls put(i, values) for the vectors of a block, in order: bytes are read again for each of their
+// Calls put(i, values) for the vectors of a block, in order: units are read again for each of their
 // codes, since stores to several places in turn took twice as long [Zen 4, 256 MiB].
 template <Kind kKind, unsigned kBits, class Put>
-HWY_INLINE void decode_block(const Coding& coding, const std::byte* in, std::size_t bytes,
+HWY_INLINE void decode_block(const Coding& coding, const std::byte* in, std::size_t units,
                              const Put& put) {
   using Code = Coder<kKind, kBits, false>;
   const BlockScale block = read_scales(coding, in);
@@ -323,11 +173,9 @@ HWY_INLINE void decode_block(const Coding& coding, const std::byte* in, std::siz
   const Float below = hn::Set(Floats(), block.below);
   in += Code::scale_bytes;
   const std::size_t lanes = hn::Lanes(Floats());
-  unrolled<Code::per_byte>([&](auto k) HWY_ATTR {
-    for (std::size_t j = 0; j < bytes; j += lanes) {
-      const Word packed = hn::PromoteTo(Words(), load_at(CodeBytes(), in, j));
-      const Word code = Code::template codes_in<k.value>(packed);
-      put(k.value * bytes + j, Code::value_of(code, scale, below));
+  unrolled<Code::per_unit>([&](auto k) HWY_ATTR {
+    for (std::size_t j = 0; j < units; j += lanes) {
+      put(k.value * units + j, Code::template get_values<k.value>(in, j, scale, below));
     }
   });
 }
@@ -349,17 +197,17 @@ void encode_as(const EncodeValuesKernel::Args& args) {
   HWY_ALIGN float padded[padded_block];
   std::byte* out = args.out;
   for_each_block(args.coding, args.count, [&](std::size_t begin, std::size_t n) HWY_ATTR {
-    const std::size_t bytes = args.coding.code_bytes(n);
-    const std::size_t whole = bytes * args.coding.codes_per_byte();
+    const std::size_t units = args.coding.code_units(n);
+    const std::size_t whole = units * args.coding.codes_per_unit();
     const float* values = args.in + begin;
     if (n < whole) {
       std::memcpy(padded, values, n * sizeof(float));
       std::memset(padded + n, 0, (whole - n) * sizeof(float));
       values = padded;
     }
-    encode_block<kKind, kBits, kDraws>(args.coding, input_at(args.input, begin), values, n, bytes,
+    encode_block<kKind, kBits, kDraws>(args.coding, input_at(args.input, begin), values, n, units,
                                        out);
-    out += args.coding.scale_bytes() + bytes;
+    out += args.coding.bytes(n);
   });
 }
 
@@ -371,15 +219,15 @@ void decode_as(const DecodeValuesKernel::Args& args) {
   const bool divides = args.divisor != 1;
   const Float divisor = hn::Set(Floats(), args.divisor);
   for_each_block(args.coding, args.count, [&](std::size_t begin, std::size_t n) HWY_ATTR {
-    const std::size_t bytes = args.coding.code_bytes(n);
+    const std::size_t units = args.coding.code_units(n);
     std::byte* out = args.out + begin * size_of(args.type);
     const bool direct =
-        args.type == DType::f32 && n == bytes * args.coding.codes_per_byte() && !args.instead;
+        args.type == DType::f32 && n == units * args.coding.codes_per_unit() && !args.instead;
     std::byte* const to = direct ? out : decoded;
-    decode_block<kKind, kBits>(args.coding, in, bytes, [&](std::size_t i, Float value) HWY_ATTR {
+    decode_block<kKind, kBits>(args.coding, in, units, [&](std::size_t i, Float value) HWY_ATTR {
       store_at(Floats(), divides ? hn::Div(value, divisor) : value, to, i);
     });
-    in += args.coding.scale_bytes() + bytes;
+    in += args.coding.bytes(n);
     if (direct) return;
     if (args.instead) replace_nonfinite(padded, args.instead + begin, args.divisor, n);
     if (args.type == DType::f32) {
@@ -396,37 +244,37 @@ void sum_as(const SumCodedKernel::Args& args) {
   HWY_ALIGN float decoded[padded_block];
   std::size_t at = 0;
   for_each_block(args.coding, args.count, [&](std::size_t begin, std::size_t n) HWY_ATTR {
-    const std::size_t bytes = args.coding.code_bytes(n);
+    const std::size_t units = args.coding.code_units(n);
     if (is_marked(args, at)) {
       mark(args.coding, n, args.out + at);
-      at += args.coding.scale_bytes() + bytes;
+      at += args.coding.bytes(n);
       return;
     }
     const std::size_t first = args.own ? args.own_rank : 0;
     if (args.own) {
       std::memcpy(sums, args.own + begin, n * sizeof(float));
     } else {
-      decode_block<kKind, kBits>(args.coding, args.in[0] + at, bytes,
+      decode_block<kKind, kBits>(args.coding, args.in[0] + at, units,
                                  [&](std::size_t i, Float value)
                                      HWY_ATTR { hn::StoreU(value, Floats(), sums + i); });
     }
     for (std::size_t k = 0; k < args.n; ++k) {
       if (k == first) continue;
       decode_block<kKind, kBits>(
-          args.coding, args.in[k] + at, bytes, [&](std::size_t i, Float value) HWY_ATTR {
+          args.coding, args.in[k] + at, units, [&](std::size_t i, Float value) HWY_ATTR {
             hn::StoreU(hn::Add(hn::LoadU(Floats(), sums + i), value), Floats(), sums + i);
           });
     }
-    std::fill(sums + n, sums + bytes * args.coding.codes_per_byte(), 0.0f);
-    encode_block<kKind, kBits, kDraws>(args.coding, input_at(args.input, begin), sums, n, bytes,
+    std::fill(sums + n, sums + units * args.coding.codes_per_unit(), 0.0f);
+    encode_block<kKind, kBits, kDraws>(args.coding, input_at(args.input, begin), sums, n, units,
                                        args.out + at);
     if (args.own) {
-      decode_block<kKind, kBits>(args.coding, args.out + at, bytes,
+      decode_block<kKind, kBits>(args.coding, args.out + at, units,
                                  [&](std::size_t i, Float value)
                                      HWY_ATTR { hn::StoreU(value, Floats(), decoded + i); });
       change_own(args.own + begin, sums, decoded, n, args.change + begin);
     }
-    at += args.coding.scale_bytes() + bytes;
+    at += args.coding.bytes(n);
   });
 }
 
@@ -453,6 +301,8 @@ HWY_INLINE void with_form(const Coding& coding, const Body& body) {
   if (coding.kind == Kind::ternary) return body(Form<Kind::ternary, 8>());
   if (coding.kind == Kind::e4m3) return body(Form<Kind::e4m3, 8>());
   if (coding.kind == Kind::e5m2) return body(Form<Kind::e5m2, 8>());
+  if (coding.kind == Kind::f16) return body(Form<Kind::f16, 16>());
+  if (coding.kind == Kind::dynamic) return body(Form<Kind::dynamic, 8>());
   if (coding.kind == Kind::powers) return maybe_drawn(powers, eight);
   if (coding.bits == 2) return maybe_drawn(levels, std::integral_constant<unsigned, 2>());
   if (coding.bits == 4) return maybe_drawn(levels, std::integral_constant<unsigned, 4>());

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kernels/cast.hpp"
+#include "kernels/coded/dynamic_map.hpp"
 #include "kernels/coded_block.hpp"
 #include "kernels/coded_values.hpp"
 #include "kernels/scalar.hpp"
@@ -57,6 +58,19 @@ BlockMeasure measure_of(const Coding& coding, const CodingInput& input, const Va
   return {input.scale};
 }
 
+// By the definition: the nearest number of the map, of two the one further from zero.
+std::uint32_t dynamic_code_of(float scaled) {
+  const auto& numbers = dynamic_map.number;
+  const auto* const above = std::ranges::lower_bound(numbers, scaled);
+  if (above == numbers.begin()) return 0;
+  if (above == numbers.end()) return static_cast<std::uint32_t>(numbers.size() - 1);
+  const double to_above = double{*above} - double{scaled};
+  const double to_below = double{scaled} - double{*(above - 1)};
+  const bool takes_above = to_above < to_below || (to_above == to_below && scaled > 0);
+  const auto* const nearest = takes_above ? above : above - 1;
+  return static_cast<std::uint32_t>(nearest - numbers.begin());
+}
+
 std::uint32_t code_of(const Coding& coding, const BlockScale& block, float value,
                       std::uint32_t drawn) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
@@ -70,6 +84,10 @@ std::uint32_t code_of(const Coding& coding, const BlockScale& block, float value
   const float scaled = value * block.factor;
   if (coding.kind == Coding::Kind::e4m3) return encode<Float8e4m3>(static_cast<double>(scaled));
   if (coding.kind == Coding::Kind::e5m2) return encode<Float8e5m2>(static_cast<double>(scaled));
+  if (coding.kind == Coding::Kind::dynamic) return dynamic_code_of(scaled);
+  if (coding.kind == Coding::Kind::f16) {
+    return encode<Float16>(double{std::clamp(scaled, -largest_f16, largest_f16)});
+  }
   if (coding.kind == Coding::Kind::ternary) {
     return static_cast<std::uint32_t>(static_cast<int>(std::nearbyint(scaled)) + 1);
   }
@@ -94,6 +112,10 @@ float value_of(const Coding& coding, const BlockScale& block, std::uint32_t code
   const auto byte = static_cast<std::uint8_t>(code);
   if (coding.kind == Coding::Kind::e4m3) return decode<Float8e4m3>(byte) * scale;
   if (coding.kind == Coding::Kind::e5m2) return decode<Float8e5m2>(byte) * scale;
+  if (coding.kind == Coding::Kind::dynamic) return dynamic_map.number[byte] * scale;
+  if (coding.kind == Coding::Kind::f16) {
+    return decode<Float16>(static_cast<std::uint16_t>(code)) * scale;
+  }
   const unsigned unused = 32u - coding.bits;
   return static_cast<float>(static_cast<std::int32_t>(code << unused) >> unused) * scale;
 }
@@ -106,7 +128,7 @@ std::uint32_t code_at(const Coding& coding, const CodingInput& input, const Bloc
   return code_of(coding, block, values[i], coding.draws ? drawn_bits(input.key, index) : 0);
 }
 
-// How many different codes there are, and what that in place k of a byte is multiplied by.
+// How many different codes there are, and what that in place k of a unit is multiplied by.
 std::uint32_t codes_of(const Coding& coding) {
   return coding.kind == Coding::Kind::ternary ? 3 : 1u << coding.bits;
 }
@@ -117,7 +139,7 @@ std::uint32_t place_of(const Coding& coding, std::size_t k) {
 // Codes a block of `n` values; those from `n` on are overwritten by zeros.
 void encode_block(const Coding& coding, const CodingInput& input, Values& values, std::size_t n,
                   std::byte* out) {
-  const std::size_t bytes = coding.code_bytes(n);
+  const std::size_t units = coding.code_units(n);
   std::uint32_t largest = 0;
   std::fill(values.begin() + static_cast<std::ptrdiff_t>(n), values.end(), 0.0f);
   for (std::size_t i = 0; i < n; ++i) {
@@ -126,26 +148,27 @@ void encode_block(const Coding& coding, const CodingInput& input, Values& values
   const BlockScale block = scale_of(coding, largest, measure_of(coding, input, values, n, largest));
   write_scales(coding, block, out);
   out += coding.scale_bytes();
-  std::memset(out, 0, bytes);
+  std::memset(out, 0, coding.code_bytes(n));
   if (std::isnan(block.scale)) return;
-  for (std::size_t j = 0; j < bytes; ++j) {
+  for (std::size_t j = 0; j < units; ++j) {
     std::uint32_t codes = 0;
-    for (std::size_t k = 0; k < coding.codes_per_byte(); ++k) {
-      const std::size_t i = k * bytes + j;
+    for (std::size_t k = 0; k < coding.codes_per_unit(); ++k) {
+      const std::size_t i = k * units + j;
       codes += code_at(coding, input, block, values, i) * place_of(coding, k);
     }
-    out[j] = static_cast<std::byte>(codes);
+    std::memcpy(out + j * coding.unit_bytes(), &codes, coding.unit_bytes());
   }
 }
 
 template <class Put>
 void decode_block(const Coding& coding, const std::byte* in, std::size_t n, const Put& put) {
-  const std::size_t bytes = coding.code_bytes(n);
+  const std::size_t units = coding.code_units(n);
   const BlockScale block = read_scales(coding, in);
   const std::byte* codes = in + coding.scale_bytes();
   for (std::size_t i = 0; i < n; ++i) {
-    const auto byte = static_cast<std::uint32_t>(codes[i % bytes]);
-    const std::uint32_t code = byte / place_of(coding, i / bytes) % codes_of(coding);
+    std::uint32_t unit = 0;
+    std::memcpy(&unit, codes + i % units * coding.unit_bytes(), coding.unit_bytes());
+    const std::uint32_t code = unit / place_of(coding, i / units) % codes_of(coding);
     put(i, value_of(coding, block, code));
   }
 }

@@ -38,8 +38,7 @@ Need need_of(const PairArgs& args, std::size_t) {
 std::size_t coded_scratch(const Coding& coding, const CompressedArgs& args, std::size_t all) {
   const std::size_t parcel = std::min(CodedShape::parcel(all), all);
   const std::size_t tensors = std::min(args.tensors.size(), parcel);
-  const std::size_t bytes =
-      coding.bytes(parcel) + tensors * (coding.scale_bytes() + Coding::granule);
+  const std::size_t bytes = coding.bytes(parcel) + tensors * coding.bytes(1);
   // Of values that keep a rest: this rank's part of a parcel.
   const std::size_t own = coding.keeps_rest ? std::bit_ceil(parcel * sizeof(float)) : 0;
   return CodedShape::strands * (2 * std::bit_ceil(bytes) + own);

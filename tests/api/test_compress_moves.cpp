@@ -73,7 +73,7 @@ void refused(Rank& self, pithComm_t comm) {
     const Compressor compressor(spec);
     fails(gathered(send, recv, compressor, comm), bad,
           {"pithAllGatherCompressed: compressor is ", spec,
-           "expected bf16, int8, fp8, qsgd, terngrad or natural, without feedback=1"});
+           "expected bf16, fp16, int8, fp8, qsgd, terngrad or natural, without feedback=1"});
   }
   const Compressor compressor("int8");
   fails(gathered(send, recv, nullptr, comm), bad, {"compressor is NULL"});
@@ -130,11 +130,11 @@ void repeats(Rank& self) {
 TEST_CASE("coded moves lose what their spec says", "[compress]") {
   CHECK(run(3, {}, [](Rank& self) {
           const Comm comm(self.join());
-          const std::pair<const char*, double> all[] = {{"int8", 0.5 / 127},
-                                                        {"fp8", 1.0 / 16},
-                                                        {"bf16", 1.0 / 256},
-                                                        {"qsgd", 1.0 / 7},
-                                                        {"natural", 1.0}};
+          const std::pair<const char*, double> all[] = {
+              {"int8", 0.5 / 127},  {"fp8", 1.0 / 16},
+              {"fp16", 1.0 / 2048}, {"int8:map=dynamic", 1.0 / 142},
+              {"bf16", 1.0 / 256},  {"qsgd", 1.0 / 7},
+              {"natural", 1.0}};
           for (const auto& [spec, error] : all) {
             part(spec, [&] { loses_little(self, comm, spec, error); });
           }

@@ -50,7 +50,7 @@ class CodedReference final : public SchemeReference {
 
  private:
   std::string check_rest(SparseProgram& program, int r, std::size_t t) const {
-    if (!coding_.keeps_rest) {
+    if (!coding_.keeps()) {
       return program.compressor(r, t).residual_is_zero() ? "" : "something is left";
     }
     const std::vector<float> found = program.residual(r, t);
@@ -128,6 +128,17 @@ class CodedReference final : public SchemeReference {
     }
   }
 
+  // Momentums keep a part.
+  void decay(SparseProgram& program, const Block& block) {
+    for (int r = 0; r < case_.ranks; ++r) {
+      const std::vector<float> values = values_of(program, block, r);
+      float* rest = rests_[block.tensor][static_cast<std::size_t>(r)].data() + block.range.begin;
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        rest[i] = values[i] + values[i] / (-1 / (1 - coding_.momentum));
+      }
+    }
+  }
+
   // Of the sum; what the ranks keep afterwards.
   std::vector<float> add_up(SparseProgram& program, const Block& block, int owner) {
     const bool as_it_is = coding_.keeps_rest && case_.ranks > 1;
@@ -146,6 +157,7 @@ class CodedReference final : public SchemeReference {
       for (float& value : sent) value = -value;
       keep(block, r, values, sent);
     }
+    if (coding_.momentum > 0) decay(program, block);
     if (case_.ranks == 1) return sums;
     std::vector<float> result = coded(sums, block, owner, true);
     if (!as_it_is) return result;

@@ -173,6 +173,8 @@ constexpr Collective collectives[] = {Collective::allgather, Collective::reduce_
                                       Collective::broadcast, Collective::alltoall};
 constexpr DType types[] = {DType::f32, DType::f16, DType::bf16};
 const char* const specs[] = {"int8",
+                             "fp16",
+                             "int8:map=dynamic",
                              "fp8",
                              "qsgd:bits=2,seed=5",
                              "natural:block=128",
@@ -348,7 +350,8 @@ TEST_CASE("which specs code moves", "[collectives][coded]") {
     const std::string text = wire.error().message();
     INFO(text);
     CHECK(text.find(fmt::format("compressor is {}", Spec::parse(spec)->text())) == 0);
-    CHECK(text.find("expected bf16, int8, fp8, qsgd, terngrad or natural, without feedback=1") !=
+    CHECK(text.find(
+              "expected bf16, fp16, int8, fp8, qsgd, terngrad or natural, without feedback=1") !=
           text.npos);
   }
 }

@@ -24,9 +24,10 @@ void check_says(std::string_view text, const std::vector<std::string>& words) {
   }
 }
 
-const std::vector<std::string> schemes = {
-    "none",   "bf16", "int8",     "fp8",  "qsgd",    "terngrad", "natural", "sign",  "efsign",
-    "onebit", "3lc",  "powersgd", "topk", "randomk", "ar-topk",  "exdyna",  "micro", "deft"};
+const std::vector<std::string> schemes = {"none",    "bf16",     "fp16",    "int8",     "fp8",
+                                          "qsgd",    "terngrad", "natural", "sign",     "signum",
+                                          "efsign",  "onebit",   "3lc",     "powersgd", "topk",
+                                          "randomk", "ar-topk",  "exdyna",  "micro",    "deft"};
 
 }  // namespace
 
@@ -55,6 +56,14 @@ TEST_CASE("codings of specs") {
   };
   using enum Coding::Kind;
   CHECK(coding("int8") == Coding{levels, 8, false, 256});
+  CHECK(coding("fp16:feedback=1") == Coding{f16, 16, false, 256, true});
+  CHECK(coding("int8:map=dynamic") == Coding{dynamic, 8, false, 256});
+  CHECK(coding("signum").momentum == 0.9F);
+  CHECK(coding("signum").kind == signs);
+  CHECK_FALSE(keeps_rest(*Spec::parse("signum")));
+  CHECK(changes_accumulators(*Spec::parse("signum")));
+  CHECK_FALSE(changes_accumulators(*Spec::parse("sign")));
+  check_says("signum:momentum=1", {"momentum is \"1\"", "more than 0 and at most 0.9999"});
   CHECK(coding("int8:block=4096") == Coding{levels, 8, false, 4096});
   CHECK(coding("fp8") == Coding{e4m3, 8, false, 256});
   CHECK(coding("fp8:format=e5m2,block=128") == Coding{e5m2, 8, false, 128});

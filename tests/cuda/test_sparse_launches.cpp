@@ -315,7 +315,8 @@ TEST_CASE("values are coded on a device as on the host") {
         Coding{mean_signs, 1, false, 1024}, Coding{two_means, 1, false, 1024},
         Coding{.kind = levels, .bits = 2, .draws = true, .block = 512, .clip = 2.5F},
         Coding{.kind = ternary, .block = 1024, .sparsity = 1.75F}, Coding{e4m3, 8, false, 256},
-        Coding{e5m2, 8, false, 256}, Coding{bf16, 16, false, 64}}) {
+        Coding{e5m2, 8, false, 256}, Coding{f16, 16, false, 256}, Coding{dynamic, 8, false, 256},
+        Coding{bf16, 16, false, 64}}) {
     for (const Kind kind : all_kinds) {
       for (const std::size_t count : {0, 1, 300, 5000}) {
         CAPTURE(int(coding.kind), int(coding.bits), int(kind), count);

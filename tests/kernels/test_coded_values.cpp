@@ -2,7 +2,9 @@
 #include "kernels/coded_values.hpp"
 
 #include "core/mix.hpp"
+#include "kernels/coded/dynamic_map.hpp"
 #include "kernels/coded_block.hpp"
+#include "kernels/scalar.hpp"
 #include "sparse_support.hpp"
 
 using namespace pith;
@@ -37,6 +39,8 @@ std::vector<Coding> all_codings() {
   }
   codings.push_back({e4m3, 8, false, 256});
   codings.push_back({e5m2, 8, false, 256});
+  codings.push_back({f16, 16, false, 256});
+  codings.push_back({dynamic, 8, false, 256});
   codings.push_back({bf16, 16, false, 64});
   return codings;
 }
@@ -242,6 +246,67 @@ TEST_CASE("ternary values are the nearest of minus the scale, zero and the scale
       CHECK(back[i] == (rounds_up ? std::copysign(scale, values[i]) : 0.0F));
     }
   }
+}
+
+TEST_CASE("float16 numbers travel as they are, and others nearly") {
+  const Coding coding{Coding::Kind::f16, 16, false, 256};
+  Floats halves;
+  for (std::uint32_t code = 0; code < 0x10000; ++code) {
+    const float value = scalar::decode<Float16>(static_cast<std::uint16_t>(code));
+    if (std::isfinite(value)) halves.push_back(value);
+  }
+  std::shuffle(halves.begin(), halves.end(), std::mt19937_64(3));
+  CHECK(decoded(coding, encoded(coding, halves), halves.size()) == halves);
+  for (const float largest : {3e38f, 65535.9f, 1.0f, 1e-20f, 1e-37f}) {
+    const Floats values = {largest, -0.3f * largest, 1e-3f * largest, 1e-8f * largest};
+    const ByteVector coded = encoded(coding, values);
+    for_each_target([&] {
+      ByteVector fast(coded.size());
+      encode_values({coding, some_input, values.data(), values.size(), fast.data()});
+      CHECK(fast == coded);
+    });
+    const Floats back = decoded(coding, coded, values.size());
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const float allowed = std::fabs(values[i]) * 0x1p-11f + largest * 0x1p-40f;
+      CHECK(std::fabs(back[i] - values[i]) <= allowed);
+    }
+  }
+}
+
+TEST_CASE("the dynamic map is a tree of seven decades") {
+  const auto& numbers = dynamic_map.number;
+  CHECK(std::is_sorted(numbers.begin(), numbers.end()));
+  CHECK(std::adjacent_find(numbers.begin(), numbers.end()) == numbers.end());
+  CHECK(numbers[255] == 1);
+  CHECK(numbers[254] == 0.99296875f);
+  CHECK(numbers[128] == 5.5e-7f);
+  CHECK(numbers[127] == 0);
+  CHECK(numbers[0] == -0.99296875f);
+  CHECK(double{numbers[127 + 2]} == Approx(0.325e-5));  // two numbers from 1e-6 to 1e-5
+  CHECK(double{numbers[127 + 3]} == Approx(0.775e-5));
+}
+
+TEST_CASE("values beside the middle between two numbers go to the nearer one") {
+  const Coding coding{Coding::Kind::dynamic, 8, false, 1024};
+  Floats values = {1};
+  for (const float bound : dynamic_map.bound) {
+    for (const float value : {std::nextafter(bound, 0.0f), bound, std::nextafter(bound, 2.0f)}) {
+      values.push_back(value);
+      values.push_back(-value);
+    }
+  }
+  const Floats back = decoded(coding, encoded(coding, values), values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const float distance = std::fabs(back[i] - values[i]);
+    for (const float number : dynamic_map.number) {
+      REQUIRE(distance <= std::fabs(number - values[i]));
+    }
+  }
+  for_each_target([&] {
+    ByteVector fast(coding.bytes(values.size()));
+    encode_values({coding, some_input, values.data(), values.size(), fast.data()});
+    CHECK(fast == encoded(coding, values));
+  });
 }
 
 TEST_CASE("any bytes can be decoded") {

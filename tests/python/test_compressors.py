@@ -186,5 +186,5 @@ for bad in ("topk:density=0.1", "int8:feedback=1"):
         comm.all_gather(x, compressor=pith.Compressor(bad))
         raise SystemExit("not refused")
     except pith.InvalidArgument as error:
-        assert "expected bf16, int8, fp8" in str(error), error
+        assert "expected bf16, fp16, int8, fp8" in str(error), error
 """)
