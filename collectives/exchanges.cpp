@@ -7,6 +7,7 @@
 namespace pith {
 
 Task<Error> allreduce_coded(Call& call, SparseCall args);
+Task<Error> allreduce_varying(Call& call, SparseCall args);
 Task<Error> allreduce_low_rank(Call& call, SparseCall args);
 Task<Error> allreduce_topk(Call& call, SparseCall args);
 Task<Error> allreduce_kept_sums(Call& call, SparseCall args);
@@ -20,6 +21,7 @@ namespace {
 constexpr std::array table{
     SparseExchange{"dense", allreduce_dense},          //
     SparseExchange{"coded", allreduce_coded},          //
+    SparseExchange{"varying", allreduce_varying},      //
     SparseExchange{"low-rank", allreduce_low_rank},    //
     SparseExchange{"topk", allreduce_topk},            //
     SparseExchange{"kept-sums", allreduce_kept_sums},  //

@@ -11,6 +11,7 @@
 #include "kernels/coded_values.hpp"
 #include "kernels/low_rank/factors.hpp"
 #include "kernels/sparse.hpp"
+#include "kernels/varying/varying.hpp"
 #include "perf/compress/vectors.hpp"
 #include "perf/machine.hpp"
 
@@ -48,7 +49,7 @@ struct Bench {
         values(room),
         other_indices(room),
         other_values(room),
-        coded(2 * count + 64),
+        coded(VaryingCoding{}.most_bytes(count) + 64),
         sums(chunk),
         touched(chunk / 32) {}
 
@@ -247,6 +248,27 @@ void add_codings(std::vector<Timed>& all, Bench& bench) {
   }
 }
 
+// To a length that depends on the values.
+void add_varying(std::vector<Timed>& all, Bench& bench) {
+  const std::pair<const char*, VaryingCoding> codings[] = {
+      {"bounded 1e-3", {.kind = VaryingCoding::Kind::bounded, .relative = 1e-3F}},
+      {"bounded 1e-2", {.kind = VaryingCoding::Kind::bounded, .relative = 1e-2F}},
+      {"lossless", {.kind = VaryingCoding::Kind::lossless}}};
+  for (const auto& [name, coding] : codings) {
+    const auto encode = [&bench, coding] {
+      kernels::encode_varying(
+          {coding, bench.gradient.data(), bench.count, bench.coded.data(), &bench.written});
+    };
+    all.push_back({fmt::format("encode {}", name), 0, nullptr, encode});
+    all.push_back({fmt::format("decode {}", name), 0, encode, [&bench, coding] {
+                     auto* const out = reinterpret_cast<float*>(bench.out.data());
+                     std::size_t read = 0;
+                     kernels::decode_varying(
+                         {coding, bench.coded.data(), bench.written, bench.count, out, &read});
+                   }});
+  }
+}
+
 // Of the whole vector as a matrix of 1024 columns, with factors of four columns.
 void add_factors(std::vector<Timed>& all, Bench& bench) {
   const FactorShape shape{bench.count / 1024, 1024, 4};
@@ -295,6 +317,7 @@ std::vector<KernelTime> time_kernels(std::span<const float> values,
   passes.push_back({"memcpy", 0, nullptr, copy});
   add_passes(passes, bench);
   add_codings(passes, bench);
+  add_varying(passes, bench);
   add_factors(passes, bench);
   run_rounds(passes, rounds);
   report(passes, 0, times);

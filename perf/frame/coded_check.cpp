@@ -38,17 +38,33 @@ double error_of(const pith::Coding& coding, double value, double largest) {
   return 0;
 }
 
+// error(value, largest): of a value, and of the largest magnitude of its block.
+template <class Error>
+void add_by_block(std::size_t block, std::span<const double> values, std::span<double> allowed,
+                  const Error& error) {
+  const auto most = [&](std::size_t i) { return std::abs(values[i]) + allowed[i]; };
+  for (std::size_t begin = 0; begin < values.size(); begin += block) {
+    const std::size_t end = std::min(begin + block, values.size());
+    double largest = 0;
+    for (std::size_t i = begin; i < end; ++i) largest = std::max(largest, most(i));
+    for (std::size_t i = begin; i < end; ++i) allowed[i] += error(most(i), largest);
+  }
+}
+
 }  // namespace
 
 void add_coding_error(const pith::Coding& coding, std::span<const double> values,
                       std::span<double> allowed) {
-  const auto most = [&](std::size_t i) { return std::abs(values[i]) + allowed[i]; };
-  for (std::size_t begin = 0; begin < values.size(); begin += coding.block) {
-    const std::size_t end = std::min(begin + coding.block, values.size());
-    double largest = 0;
-    for (std::size_t i = begin; i < end; ++i) largest = std::max(largest, most(i));
-    for (std::size_t i = begin; i < end; ++i) allowed[i] += error_of(coding, most(i), largest);
-  }
+  add_by_block(coding.block, values, allowed,
+               [&](double value, double largest) { return error_of(coding, value, largest); });
+}
+
+void add_coding_error(const pith::VaryingCoding& coding, std::span<const double> values,
+                      std::span<double> allowed) {
+  if (coding.kind == pith::VaryingCoding::Kind::lossless) return;
+  add_by_block(coding.block(), values, allowed, [&](double, double largest) {
+    return std::min(double{coding.absolute}, largest * double{coding.relative});
+  });
 }
 
 }  // namespace pith_perf

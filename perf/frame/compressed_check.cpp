@@ -38,16 +38,25 @@ Errors CompressedCheck::check(const std::vector<std::span<const float>>& gradien
                               const Compressors& compressors) {
   if (const auto coding = coding_in_use(compressors)) {
     const Vectors sums = sums_of(gradients);
-    Errors errors = compare_coded(*coding, sums, results);
-    if (coding->keeps_rest) {
-      errors.merge(compare_sums(gradients, results, compressors));
+    const bool votes = coding->kind == pith::Coding::Kind::signs;
+    Errors errors = compare_coded(*coding, votes, sums, results);
+    if (coding->momentum == 0) {
+      errors.merge(check_left(coding->keeps_rest, gradients, results, compressors));
       return errors;
     }
     for (std::size_t local = 0; local < sums.size(); ++local) {
       residuals_[local] = compressors.residual(static_cast<int>(local), count_);
-      const auto zeros = std::count(residuals_[local].begin(), residuals_[local].end(), 0.0F);
-      errors.wrong += std::ssize(residuals_[local]) - zeros;
+      for (std::size_t i = 0; i < count_; ++i) {
+        const double left = double{coding->momentum} * double{sums[local][i]};
+        errors.add(double{residuals_[local][i]} - left, 1e-6 * std::abs(double{sums[local][i]}));
+      }
     }
+    return errors;
+  }
+  if (spec_.scheme->varying) {
+    const pith::VaryingCoding coding = spec_.scheme->varying(spec_);
+    Errors errors = compare_coded(coding, false, sums_of(gradients), results);
+    errors.merge(check_left(coding.keeps_rest, gradients, results, compressors));
     return errors;
   }
   // A call that may have been bypassed cannot be compared with the plain algorithm. By host, sums
@@ -68,6 +77,20 @@ Errors CompressedCheck::check(const std::vector<std::span<const float>>& gradien
                                 ? election_of_leader(spec_, team_, step_++, sums, compressors)
                                 : election_of_owners(spec_, team_, sums, residuals_, compressors);
   errors.wrong += election.wrong + count_outside(election, sums, results);
+  return errors;
+}
+
+Errors CompressedCheck::check_left(bool keeps_rest,
+                                   const std::vector<std::span<const float>>& gradients,
+                                   const std::vector<std::span<const float>>& results,
+                                   const Compressors& compressors) {
+  if (keeps_rest) return compare_sums(gradients, results, compressors);
+  Errors errors;
+  for (std::size_t local = 0; local < results.size(); ++local) {
+    residuals_[local] = compressors.residual(static_cast<int>(local), count_);
+    const auto zeros = std::count(residuals_[local].begin(), residuals_[local].end(), 0.0F);
+    errors.wrong += std::ssize(residuals_[local]) - zeros;
+  }
   return errors;
 }
 
@@ -152,10 +175,10 @@ Errors CompressedCheck::compare_with_topk(const std::vector<std::span<const floa
 }
 
 // A chunk is a whole number of blocks.
-Errors CompressedCheck::compare_coded(const pith::Coding& coding, const Vectors& mine,
+template <class Coding>
+Errors CompressedCheck::compare_coded(const Coding& coding, bool votes, const Vectors& mine,
                                       const std::vector<std::span<const float>>& results) const {
   static_assert(chunk_elements % pith::Coding::most_block == 0);
-  const bool votes = coding.kind == pith::Coding::Kind::signs;
   Errors errors;
   std::vector<std::vector<double>> sums(mine.size());
   std::vector<std::vector<double>> allowed(mine.size());

@@ -56,8 +56,13 @@ class CompressedCheck {
   // How the last call coded all elements, if it did.
   std::optional<pith::Coding> coding_in_use(const Compressors& compressors) const;
   // `mine`: of this thread's ranks, residuals included.
-  Errors compare_coded(const pith::Coding& coding, const Vectors& mine,
+  template <class Coding>
+  Errors compare_coded(const Coding& coding, bool votes, const Vectors& mine,
                        const std::vector<std::span<const float>>& results) const;
+  // What a call that sent every element has left.
+  Errors check_left(bool keeps_rest, const std::vector<std::span<const float>>& gradients,
+                    const std::vector<std::span<const float>>& results,
+                    const Compressors& compressors);
   // Gradient plus residual before the call.
   Vectors sums_of(const std::vector<std::span<const float>>& gradients) const;
   // Elements of this thread's ranks that contradict the election: elected ones must have been

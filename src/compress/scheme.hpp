@@ -9,6 +9,7 @@
 
 #include "compress/spec.hpp"
 #include "core/sparse/coding.hpp"
+#include "core/sparse/varying_coding.hpp"
 
 namespace pith {
 
@@ -74,6 +75,10 @@ struct Scheme {
   Spec::Numbers numbers = {};
   // Of the exchange `coded`: how values are coded.
   Coding (*coding)(const Spec& spec) = nullptr;
+  // Of the exchange `varying`: how values are coded to messages whose length depends on them.
+  VaryingCoding (*varying)(const Spec& spec) = nullptr;
+  // What this build lacks for the scheme; empty: nothing. Its specs are refused.
+  std::string_view lacks = {};
   // Of the exchange `low-rank`: the rank of the factors as which matrices are sent.
   std::size_t (*rank)(const Spec& spec) = nullptr;
   // The number of calls that are dense before the first one that is not; null: none.
@@ -97,7 +102,14 @@ std::string_view name_of(Form form);
 std::optional<Coding> coding_of(const Spec& spec);
 inline bool keeps_coding_loss(const Spec& spec) {
   const std::optional<Coding> coding = coding_of(spec);
+  if (spec.scheme->varying) return spec.scheme->varying(spec).keeps_rest;
   return coding && coding->keeps_rest;
+}
+// Whether a call that sends every element leaves something in accumulators; see
+// Compressor::changes().
+inline bool changes_accumulators(const Spec& spec) {
+  const std::optional<Coding> coding = coding_of(spec);
+  return keeps_coding_loss(spec) || (coding && coding->keeps());
 }
 // 0: matrices are not sent as factors.
 inline std::size_t rank_of(const Spec& spec) {
@@ -105,12 +117,6 @@ inline std::size_t rank_of(const Spec& spec) {
 }
 // Whether the call of this step is dense because the spec begins with dense ones.
 inline bool starts_dense(const Spec& spec, std::uint64_t step) {
-// Whether a call that sends every element leaves something in accumulators; see
-// Compressor::changes().
-inline bool changes_accumulators(const Spec& spec) {
-  const std::optional<Coding> coding = coding_of(spec);
-  return keeps_coding_loss(spec) || (coding && coding->keeps());
-}
   return spec.scheme->dense_calls && step < spec.scheme->dense_calls(spec);
 }
 // Whether what a call loses of the elements, all of which it sends, is kept.

@@ -17,6 +17,8 @@ extern const Scheme signum_scheme;
 extern const Scheme efsign_scheme;
 extern const Scheme onebit_scheme;
 extern const Scheme three_lc_scheme;
+extern const Scheme bounded_scheme;
+extern const Scheme lossless_scheme;
 extern const Scheme powersgd_scheme;
 extern const Scheme topk_scheme;
 extern const Scheme spardl_scheme;
@@ -32,17 +34,19 @@ namespace {
 constexpr std::array table{
     &none_scheme,      //
     &bf16_scheme,      //
+    &fp16_scheme,      //
     &int8_scheme,      //
     &fp8_scheme,       //
-    &fp16_scheme,      //
     &qsgd_scheme,      //
     &terngrad_scheme,  //
     &natural_scheme,   //
     &sign_scheme,      //
+    &signum_scheme,    //
     &efsign_scheme,    //
     &onebit_scheme,    //
-    &signum_scheme,    //
     &three_lc_scheme,  //
+    &bounded_scheme,   //
+    &lossless_scheme,  //
     &powersgd_scheme,  //
     &topk_scheme,      //
     &spardl_scheme,    //

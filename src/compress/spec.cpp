@@ -140,6 +140,9 @@ Expected<Spec> Spec::parse(std::string_view text) {
   const Expected<const Scheme*> found = find_scheme(text, text.substr(0, colon));
   if (!found) return found.error();
   const Scheme& scheme = **found;
+  if (!scheme.lacks.empty()) {
+    return bad(text, fmt::format("{} needs {}", scheme.name, scheme.lacks));
+  }
   Spec spec = of(scheme);
   std::vector<std::string_view> seen;
   std::size_t begin = colon;

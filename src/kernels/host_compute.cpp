@@ -12,6 +12,7 @@
 #include "kernels/reduce.hpp"
 #include "kernels/sparse.hpp"
 #include "kernels/sparse_scalar.hpp"
+#include "kernels/varying/varying.hpp"
 
 namespace pith {
 
@@ -98,6 +99,8 @@ HostCompute::HostCompute() {
   set<EncodeValuesKernel, kernels::encode_values>();
   set<DecodeValuesKernel, kernels::decode_values>();
   set<SumCodedKernel, kernels::sum_coded>();
+  set<EncodeVaryingKernel, kernels::encode_varying>();
+  set<DecodeVaryingKernel, kernels::decode_varying>();
   set<ProjectKernel, kernels::project>();
   set<BackProjectKernel, kernels::back_project>();
   set<AddProductKernel, kernels::add_product>();

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "collectives/sparse/coded_cost.hpp"
+#include "collectives/varying/varying_cost.hpp"
 #include "compress/low_rank/layout.hpp"
 #include "compress/scheme.hpp"
 #include "model/nominal.hpp"
@@ -26,6 +27,11 @@ CallCost compressed_cost(const Spec& spec, double density, std::size_t count, in
     constexpr std::size_t strands = CodedShape::strands;
     const double rounds = double(chunks_in(chunks_in(count, CodedShape::parcel(count)), strands));
     return {2 * std::max(others, rounds), 2 * others / ranks * double(coding->bytes(count)),
+            passes(count) + double(count) * nominal::code_element};
+  }
+  if (spec.scheme->varying) {
+    const double bytes = usual_bytes(spec.scheme->varying(spec)) * double(count);
+    return {2 * others, 2 * others / ranks * bytes,
             passes(count) + double(count) * nominal::code_element};
   }
   if (const std::size_t rank = rank_of(spec)) {

@@ -58,6 +58,16 @@ std::size_t coded_scratch(const Spec& spec, const CompressedArgs& args, std::siz
   return most;
 }
 
+// Each strand's sums and copies of a parcel, and its messages: those that leave, and those that
+// arrive at an owner; a tensor's last block may be almost empty.
+std::size_t varying_scratch(std::size_t tensors, std::size_t all) {
+  constexpr std::size_t copies = 6;
+  constexpr std::size_t head = 16;
+  const std::size_t parcel = std::min(CodedShape::parcel(all), all);
+  const std::size_t heads = head * (std::min(tensors, parcel) + parcel / 64);
+  return CodedShape::strands * copies * std::bit_ceil(parcel * sizeof(float) + heads + head);
+}
+
 // The messages of factors, of all tensors: on both sides, and room in which the host works on them.
 Need low_rank_scratch(const CompressedArgs& args) {
   std::size_t left = 1;
@@ -88,13 +98,15 @@ Need need_of(const CompressedArgs& args, std::size_t ranks) {
     need.device += 2 * pair_bytes * std::min(tensor.count, 4 * k + (least >> 4));
     need.pinned += pair_bytes * (4 + ranks) * k;
     if (tensor.sparse.count) need.pinned += 2 * pair_bytes * std::min(tensor.count, least);
-    const bool in_few = spec.scheme->coding || (rank_of(spec) > 0 && !starts_dense(spec, 0));
+    const bool in_few = spec.scheme->coding || spec.scheme->varying ||
+                        (rank_of(spec) > 0 && !starts_dense(spec, 0));
     const bool dense = !in_few && (!spec.sparse() || spec.may_bypass);
     if (dense) need.device += 2 * tensor.count * sizeof(float);
     if (spec.by_host) need.pinned += 2 * tensor.count * sizeof(float);
   }
   const Spec& first = args.tensors[0].compressor->spec();
   need.pinned += coded_scratch(first, args, all);
+  if (first.scheme->varying) need.pinned += varying_scratch(args.tensors.size(), all);
   if (rank_of(first) > 0) {
     const Need factors = low_rank_scratch(args);
     need.device += factors.device;

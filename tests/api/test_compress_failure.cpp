@@ -41,6 +41,8 @@ std::vector<std::string> failing_specs() {
   specs.emplace_back("bf16");
   specs.emplace_back("efsign");
   specs.emplace_back("onebit");
+  specs.emplace_back("signum");
+  specs.emplace_back("bounded:feedback=1");
   specs.emplace_back("powersgd:rank=1");
   specs.emplace_back("topk:density=0.1,feedback=0,bypass=never");
   return specs;

@@ -356,6 +356,8 @@ TEST_CASE("no allocation of compressed calls", "[steady]") {
                            "bf16",
                            "int8",
                            "efsign",
+                           "signum",
+                           "bounded:feedback=1",
                            "ok-topk:bypass=never,density=0.01",
                            "powersgd",
                            "none",

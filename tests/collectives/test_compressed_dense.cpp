@@ -4,6 +4,7 @@
 #include <set>
 
 #include "collectives/sparse/coded_cost.hpp"
+#include "collectives/varying/varying_cost.hpp"
 #include "kernels/scalar.hpp"
 #include "model/bypass.hpp"
 #include "model/nominal.hpp"
@@ -49,6 +50,31 @@ TEST_CASE("coded values cost what their model says", "[compressed][cost]") {
           INFO(describe(c) << ", alpha " << link.alpha << ": off by " << off);
           CHECK(std::fabs(off) < 0.1);
         }
+      }
+    }
+  }
+}
+
+// By the bytes that were sent.
+TEST_CASE("values of varying length cost what their model says", "[compressed][cost]") {
+  for (const std::size_t count : {std::size_t{1000}, std::size_t{1} << 18, std::size_t{2100000}}) {
+    for (const int ranks : {2, 4, 8}) {
+      SparseCase c;
+      c.ranks = ranks;
+      c.counts = {count};
+      c.spec = "bounded";
+      SparseProgram program(c);
+      for (const LinkCost& link : {LinkCost{2e-6, 1e-9, 0}, {1e-4, 1e-9, 0}, {1e-2, 1e-9, 0}}) {
+        SimConfig config;
+        config.link = {link.alpha, link.beta};
+        World world(world_of(c, config));
+        REQUIRE(program.step(world) == "");
+        const double halves = 2 * (ranks - 1) / double(ranks) * double(count);
+        const double bytes = double(program.compressor(0).stats.bytes_sent) / halves;
+        CHECK(bytes < 1.7);
+        const double off = world.elapsed_s() / varying_cost(bytes, count, ranks, link) - 1;
+        INFO(describe(c) << ", alpha " << link.alpha << ": off by " << off);
+        CHECK(std::fabs(off) < 0.1);
       }
     }
   }

@@ -79,6 +79,26 @@ TEST_CASE("who sends nonsense is named by the caller's rank", "[sparse][deft]") 
   CHECK(blame(case_of("ar-topk"), 0, 2, {{0, nonsense}}, "indices that cannot be read") == "");
 }
 
+// Each other rank's elements are in blocks within the bound, of a byte each: a byte more is no part
+// of them.
+TEST_CASE("who sends more than the values, or less, is named", "[sparse]") {
+  SparseCase c = case_of("bounded:abs=1");
+  c.counts = {512};
+  constexpr std::uint16_t scatter_lane = 0;
+  constexpr std::uint16_t gather_lane = 1;
+  const std::vector<std::uint8_t> right = {0, 0, 0, 0, 0};
+  const std::vector<std::uint8_t> more = {0, 0, 0, 0, 0, 0};
+  const std::vector<std::uint8_t> less = {0, 0, 0, 0};
+  for (int liar = 0; liar < 4; ++liar) {
+    for (const auto& wrong : {more, less, nonsense}) {
+      const std::string what = "values that cannot be decoded";
+      const int listener = (liar + 1) % 4;
+      CHECK(blame(c, liar, listener, {{scatter_lane, wrong}}, what) == "");
+      CHECK(blame(c, liar, listener, {{scatter_lane, right}, {gather_lane, wrong}}, what) == "");
+    }
+  }
+}
+
 TEST_CASE("who sends nonsense by host is named by the caller's rank", "[sparse][by-host]") {
   SparseCase c = case_of("topk:hierarchy=host");
   for (int liar = 0; liar < 4; ++liar) {

@@ -1,4 +1,5 @@
 // The grammar of specs.
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -24,10 +25,10 @@ void check_says(std::string_view text, const std::vector<std::string>& words) {
   }
 }
 
-const std::vector<std::string> schemes = {"none",    "bf16",     "fp16",    "int8",     "fp8",
-                                          "qsgd",    "terngrad", "natural", "sign",     "signum",
-                                          "efsign",  "onebit",   "3lc",     "powersgd", "topk",
-                                          "randomk", "ar-topk",  "exdyna",  "micro",    "deft"};
+const std::vector<std::string> schemes = {
+    "none",    "bf16",    "fp16",    "int8",    "fp8",    "qsgd",  "terngrad",
+    "natural", "sign",    "signum",  "efsign",  "onebit", "3lc",   "powersgd",
+    "topk",    "bounded", "randomk", "ar-topk", "exdyna", "micro", "deft"};
 
 }  // namespace
 
@@ -94,6 +95,28 @@ TEST_CASE("codings of specs") {
   check_says("onebit:seed=1", {"onebit has no key \"seed\"", "block"});
   check_says("int8:block=100", {"block is \"100\"", "128, 256"});
   check_says("int8:density=0.1", {"int8 has no key \"density\""});
+}
+
+TEST_CASE("codings of varying length, of specs") {
+  const auto varying = [](const char* text) {
+    const Spec spec = *Spec::parse(text);
+    CHECK_FALSE(spec.sparse());
+    CHECK(*Spec::parse(spec.text()) == spec);
+    CHECK(Spec::unpack(spec.pack()) == spec);
+    return spec.scheme->varying(spec);
+  };
+  constexpr float none = std::numeric_limits<float>::infinity();
+  CHECK(varying("bounded") == VaryingCoding{.absolute = none, .relative = 1e-3F});
+  CHECK(varying("bounded:abs=0.5") == VaryingCoding{.absolute = 0.5F, .relative = none});
+  CHECK(varying("bounded:rel=0.1,abs=2,feedback=1") ==
+        VaryingCoding{.absolute = 2, .relative = 0.1F, .keeps_rest = true});
+  CHECK(varying("bounded:abs=1e-300").absolute > 0);
+  check_says("bounded:abs=0", {"abs is \"0\"", "more than 0"});
+  check_says("bounded:rel=nan", {"rel is \"nan\"", "more than 0"});
+  if (!Spec::parse("lossless")) return check_says("lossless", {"lossless needs libzstd"});
+  CHECK(varying("lossless:level=3") ==
+        VaryingCoding{.kind = VaryingCoding::Kind::lossless, .level = 3});
+  check_says("lossless:level=20", {"level is \"20\"", "1 to 19"});
 }
 
 TEST_CASE("the order of keys does not matter, and text() comes back") {

@@ -47,6 +47,11 @@ TEST_CASE("compressed calls of every scheme on device memory give the host's bit
                                           "onebit",
                                           "3lc:sparsity=1.5",
                                           "int8:feedback=1",
+                                          "fp16",
+                                          "int8:map=dynamic",
+                                          "signum",
+                                          "bounded:feedback=1",
+                                          "lossless",
                                           "randomk:density=0.01,values=bf16",
                                           "ar-topk:density=0.01",
                                           "ar-topk:density=0.02,values=bf16",
@@ -186,9 +191,9 @@ TEST_CASE("what is not finite is told to all ranks, on device memory too") {
 
 TEST_CASE("a compressor's state is saved and loaded, and goes between host and device") {
   const test::Device device;
-  const char* spec = GENERATE("topk:density=0.01,values=bf16,bypass=never",
-                              "exdyna:density=0.01,values=bf16,bypass=never", "topk:density=0.9",
-                              "int8:feedback=1", "efsign", "onebit");
+  const char* spec = GENERATE(
+      "topk:density=0.01,values=bf16,bypass=never", "exdyna:density=0.01,values=bf16,bypass=never",
+      "topk:density=0.9", "int8:feedback=1", "efsign", "onebit", "signum", "bounded:feedback=1");
   INFO(spec);
   const Comms on_device(2);
   const Comms on_host(2);

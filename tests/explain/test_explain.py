@@ -98,7 +98,8 @@ class PithExplain(unittest.TestCase):
         self.assertNotIn("closed", by_name["ring"])  # bypass=auto might take it
         for scheme in ("ar-topk", "ar-topk:reduction=ring", "exdyna", "exdyna:rule=intended",
                        "micro", "deft", "bf16", "int8", "qsgd:bits=2", "sign", "efsign",
-                       "terngrad", "onebit", "3lc", "powersgd", "randomk",
+                       "terngrad", "onebit", "3lc", "powersgd", "randomk", "fp16",
+                       "int8:map=dynamic", "signum", "bounded:abs=0.01", "lossless",
                        "topk:exchange=split,values=f32", "topk:hierarchy=host",
                        "topk:exchange=recursive-doubling,values=f16"):
             answer, by_name = self.answer("--compress", scheme, "--link", "100m", "--hosts", "4")

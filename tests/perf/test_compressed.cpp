@@ -159,13 +159,21 @@ TEST_CASE("values in few bits may be off by their rounding, and no more", "[perf
                                           "terngrad",
                                           "onebit",
                                           "3lc",
-                                          "3lc:sparsity=1.9"};
+                                          "3lc:sparsity=1.9",
+                                          "fp16",
+                                          "int8:map=dynamic",
+                                          "signum",
+                                          "bounded",
+                                          "bounded:abs=1e-4,feedback=1"};
   for (const std::string& spec : specs) {
     INFO(spec);
     CHECK(check_as(spec, spec).wrong == 0);
   }
   CHECK(check_as("qsgd", "int8").wrong > 0);
   CHECK(check_as("int8", "bf16").wrong > 0);
+  CHECK(check_as("int8", "fp16").wrong > 0);
+  CHECK(check_as("int8", "bounded").wrong > 0);
+  CHECK(check_as("sign", "signum").wrong > 0);
   CHECK(check_as("qsgd:bits=2", "sign").wrong > 0);
   CHECK(check_as("topk", "int8").wrong > 0);
   CHECK(check_as("int8:feedback=1", "int8").wrong > 0);

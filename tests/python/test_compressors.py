@@ -165,6 +165,28 @@ assert (again.save() == k.save())
 """)
 
 
+def test_dense_sums_in_few_bits(run):
+    run(2, """
+x = np.arange(300, dtype="float32") / 300 - 0.5
+sums = x + 2 * x
+for spec, error in (("fp16", 1e-3), ("int8:map=dynamic", 0.03), ("bounded:abs=0.01", 0.0201),
+                    ("bounded:rel=0.001", 0.004), ("lossless", 0)):
+    found = comm.all_reduce(x * (rank + 1), compressor=pith.Compressor(spec))
+    assert np.abs(found - sums).max() <= error, (spec, np.abs(found - sums).max())
+k = pith.Compressor("signum:momentum=0.5")
+for turn, votes in ((1, 2), (-0.25, 2), (-4, -2)):
+    found = comm.all_reduce(np.full(4, turn, "float32"), compressor=k)
+    assert found.tolist() == [votes] * 4, (turn, found)
+for bad, word in (("bounded:abs=0", "more than 0"), ("lossless:level=20", "1 to 19"),
+                  ("signum:momentum=1", "at most 0.9999")):
+    try:
+        pith.Compressor(bad)
+        raise SystemExit("not refused")
+    except pith.InvalidArgument as error:
+        assert word in str(error), error
+""")
+
+
 def test_moves_with_fewer_bits(run):
     run(2, """
 coded = pith.Compressor("int8")

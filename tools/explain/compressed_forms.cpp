@@ -14,6 +14,7 @@
 #include "collectives/sparse/random_k_cost.hpp"
 #include "collectives/sparse/topk_cost.hpp"
 #include "collectives/sparse/whole/kept_sums.hpp"
+#include "collectives/varying/varying_cost.hpp"
 #include "compress/ar_topk_scheme.hpp"
 #include "compress/deft/plan.hpp"
 #include "compress/exdyna_scheme.hpp"
@@ -164,6 +165,9 @@ Forms forms_of(const Exchanging& e) {
   forms.takes = e.spec.form == Form::none ? e.spec.scheme->name : name_of(e.spec.form);
   if (const auto coding = coding_of(e.spec)) {
     forms.add(forms.takes, coded_cost({e.ranks, e.count, *coding}, e.link));
+  } else if (e.spec.scheme->varying) {
+    const VaryingCoding varying = e.spec.scheme->varying(e.spec);
+    forms.add(forms.takes, varying_cost(usual_bytes(varying), e.count, e.ranks, e.link));
   } else if (const std::size_t rank = rank_of(e.spec)) {
     forms.add(forms.takes,
               low_rank_cost(LowRankLayout::square_elements(e.count, rank), e.ranks, e.link));
