@@ -133,26 +133,25 @@ struct DynamicNumbers {
   static constexpr int last = 128;
 
   PITH_DEVICE static float magnitude(int k) {
-    constexpr double tops[] = {1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1};
+    constexpr float tops[] = {1e-6f, 1e-5f, 1e-4f, 1e-3f, 1e-2f, 1e-1f, 1};
     if (k == 0 || k == last) return k == 0 ? 0.0f : 1.0f;
     int decade = 0;
     while (k >> (decade + 1) != 0) ++decade;
     const int parts = 1 << decade;
-    const double centre = 0.1 + 0.9 * (2 * double(k - parts) + 1) / (2 * double(parts));
-    return static_cast<float>(tops[decade] * centre);
+    const float centre = static_cast<float>(2 * (k - parts) + 1) / static_cast<float>(2 * parts);
+    return tops[decade] * (0.1f + 0.9f * centre);
   }
   PITH_DEVICE static float number(std::uint32_t code) {
     const int place = static_cast<int>(code) - zero;
     return place < 0 ? -magnitude(-place) : magnitude(place);
   }
   PITH_DEVICE static std::uint32_t code_of(float scaled) {
-    const double size = static_cast<double>(scaled < 0 ? -scaled : scaled);
+    const float size = scaled < 0 ? -scaled : scaled;
     int k = 0;
     for (int bit = last; bit > 0; bit /= 2) {
       const int next = k + bit;
       if (next > last) continue;
-      const double between = static_cast<double>(magnitude(next - 1)) + magnitude(next);
-      if (size >= between / 2) k = next;
+      if (magnitude(next) - size <= size - magnitude(next - 1)) k = next;
     }
     return static_cast<std::uint32_t>(scaled < 0 ? zero - smaller(k, zero) : zero + k);
   }

@@ -60,12 +60,12 @@ BlockMeasure measure_of(const Coding& coding, const CodingInput& input, const Va
 
 // By the definition: the nearest number of the map, of two the one further from zero.
 std::uint32_t dynamic_code_of(float scaled) {
-  const auto& numbers = dynamic_map.number;
+  const auto& numbers = dynamic_numbers;
   const auto* const above = std::ranges::lower_bound(numbers, scaled);
   if (above == numbers.begin()) return 0;
   if (above == numbers.end()) return static_cast<std::uint32_t>(numbers.size() - 1);
-  const double to_above = double{*above} - double{scaled};
-  const double to_below = double{scaled} - double{*(above - 1)};
+  const float to_above = *above - scaled;
+  const float to_below = scaled - *(above - 1);
   const bool takes_above = to_above < to_below || (to_above == to_below && scaled > 0);
   const auto* const nearest = takes_above ? above : above - 1;
   return static_cast<std::uint32_t>(nearest - numbers.begin());
@@ -112,7 +112,7 @@ float value_of(const Coding& coding, const BlockScale& block, std::uint32_t code
   const auto byte = static_cast<std::uint8_t>(code);
   if (coding.kind == Coding::Kind::e4m3) return decode<Float8e4m3>(byte) * scale;
   if (coding.kind == Coding::Kind::e5m2) return decode<Float8e5m2>(byte) * scale;
-  if (coding.kind == Coding::Kind::dynamic) return dynamic_map.number[byte] * scale;
+  if (coding.kind == Coding::Kind::dynamic) return dynamic_numbers[byte] * scale;
   if (coding.kind == Coding::Kind::f16) {
     return decode<Float16>(static_cast<std::uint16_t>(code)) * scale;
   }

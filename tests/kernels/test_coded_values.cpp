@@ -274,23 +274,37 @@ TEST_CASE("float16 numbers travel as they are, and others nearly") {
 }
 
 TEST_CASE("the dynamic map is a tree of seven decades") {
-  const auto& numbers = dynamic_map.number;
+  const auto& numbers = dynamic_numbers;
   CHECK(std::is_sorted(numbers.begin(), numbers.end()));
   CHECK(std::adjacent_find(numbers.begin(), numbers.end()) == numbers.end());
   CHECK(numbers[255] == 1);
-  CHECK(numbers[254] == 0.99296875f);
-  CHECK(numbers[128] == 5.5e-7f);
   CHECK(numbers[127] == 0);
-  CHECK(numbers[0] == -0.99296875f);
+  CHECK(numbers[0] == -numbers[254]);
+  CHECK(double{numbers[254]} == Approx(0.99296875));
+  CHECK(double{numbers[128]} == Approx(5.5e-7));
   CHECK(double{numbers[127 + 2]} == Approx(0.325e-5));  // two numbers from 1e-6 to 1e-5
   CHECK(double{numbers[127 + 3]} == Approx(0.775e-5));
+  // As by the formula, one number after the other, in float64.
+  int k = 1;
+  for (int decade = 0; decade < 7; ++decade) {
+    const int parts = 1 << decade;
+    for (int j = 0; j < parts; ++j, ++k) {
+      const double centre = 0.1 + 0.9 * (j + 0.5) / parts;
+      const double expected = std::pow(10, decade - 6) * centre;
+      CHECK(double{DynamicMap::magnitude(k)} == Approx(expected).epsilon(2e-7));
+    }
+  }
 }
 
 TEST_CASE("values beside the middle between two numbers go to the nearer one") {
   const Coding coding{Coding::Kind::dynamic, 8, false, 1024};
   Floats values = {1};
-  for (const float bound : dynamic_map.bound) {
-    for (const float value : {std::nextafter(bound, 0.0f), bound, std::nextafter(bound, 2.0f)}) {
+  for (int k = 1; k <= DynamicMap::last; ++k) {
+    const float middle = (DynamicMap::magnitude(k - 1) + DynamicMap::magnitude(k)) / 2;
+    const float before = std::nextafter(middle, 0.0f);
+    const float after = std::nextafter(middle, 2.0f);
+    for (const float value : {std::nextafter(before, 0.0f), before, middle, after,
+                              std::nextafter(after, 2.0f), DynamicMap::magnitude(k)}) {
       values.push_back(value);
       values.push_back(-value);
     }
@@ -298,7 +312,7 @@ TEST_CASE("values beside the middle between two numbers go to the nearer one") {
   const Floats back = decoded(coding, encoded(coding, values), values.size());
   for (std::size_t i = 0; i < values.size(); ++i) {
     const float distance = std::fabs(back[i] - values[i]);
-    for (const float number : dynamic_map.number) {
+    for (const float number : dynamic_numbers) {
       REQUIRE(distance <= std::fabs(number - values[i]));
     }
   }

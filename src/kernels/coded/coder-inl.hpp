@@ -77,34 +77,62 @@ struct Coder {
     return hn::ShiftLeft<kShift>(code);
   }
 
-  // The number of the map nearest to the value. Arithmetic finds a boundary between two of them
-  // that is next to it, the table says on which side it is.
+  // Magnitude k of the map, as DynamicMap::magnitude computes it.
+  static HWY_INLINE Float dynamic_magnitude(Integer k) {
+    const Integer odd = hn::Add(hn::Add(k, k), hn::Set(Integers(), 1));
+    const Word bits = as_word(hn::ConvertTo(Floats(), odd));
+    // One less than the exponent is the decade; zero and one belong to none.
+    const Word decade = hn::And(hn::Sub(hn::ShiftRight<23>(bits), constant(128)), constant(7));
+    const Word digits = hn::And(bits, constant(0x007fffffu));
+    const Float one = hn::Set(Floats(), 1);
+    const Float centre = hn::Sub(as_float(hn::Or(digits, as_word(one))), one);
+    const Float part = hn::Mul(hn::Set(Floats(), DynamicMap::range), centre);
+    const Float sum = hn::Add(hn::Set(Floats(), DynamicMap::begin), part);
+    const auto is_last = hn::Eq(k, hn::Set(Integers(), DynamicMap::last));
+    const Float found = hn::Mul(top_of(decade), sum);
+    return hn::IfThenElse(hn::RebindMask(Floats(), is_last), one, found);
+  }
+  static HWY_INLINE Float top_of(Word decade) {
+    constexpr std::size_t lanes = hn::MaxLanes(Floats());
+    if constexpr (lanes >= DynamicMap::tops.size()) {
+      HWY_ALIGN float tops[lanes] = {};
+      std::copy(DynamicMap::tops.begin(), DynamicMap::tops.end(), tops);
+      return hn::TableLookupLanes(hn::Load(Floats(), tops), hn::IndicesFromVec(Floats(), decade));
+    } else {
+      return hn::GatherIndex(Floats(), DynamicMap::tops.data(), hn::BitCast(Integers(), decade));
+    }
+  }
+
+  // Arithmetic finds two neighbours of which one is the nearest; distances say which.
   HWY_INLINE Word dynamic_code_of(Float value) const {
     const Float scaled = hn::Mul(value, hn::Set(Floats(), block.factor));
     const Float size = hn::Abs(scaled);
-    // Of the decade: the parts per unit, and the number of its first magnitude.
-    Float parts = hn::Set(Floats(), 1e6f / 0.9f);
+    // Of the decade: its parts in a unit, and its first magnitude.
+    Float parts = hn::Set(Floats(), 1 / (DynamicMap::range * DynamicMap::tops[0]));
     Float first = hn::Set(Floats(), 1);
     unrolled<DynamicMap::decades - 1>([&](auto k) HWY_ATTR {
-      constexpr std::size_t begin = std::size_t{2} << k.value;
-      constexpr float per_decade = 0.2f;  // a tenth, in twice as many parts
-      const auto is_above = hn::Ge(size, hn::Set(Floats(), dynamic_map.bound[begin]));
-      const Float fewer = hn::Mul(parts, hn::Set(Floats(), per_decade));
-      parts = hn::IfThenElse(is_above, fewer, parts);
-      first = hn::IfThenElse(is_above, hn::Set(Floats(), float(begin)), first);
+      constexpr int decade = static_cast<int>(k.value) + 1;
+      constexpr float begin = 1 << decade;
+      constexpr float width = DynamicMap::range * DynamicMap::tops[decade];
+      constexpr float bound = DynamicMap::first_bound(decade);
+      const auto is_above = hn::Ge(size, hn::Set(Floats(), bound));
+      parts = hn::IfThenElse(is_above, hn::Set(Floats(), begin / width), parts);
+      first = hn::IfThenElse(is_above, hn::Set(Floats(), begin), first);
     });
-    const Float at = hn::MulAdd(size, parts, hn::Mul(first, hn::Set(Floats(), 8.0f / 9)));
-    const Float last = hn::Add(first, first);
-    const Integer boundary = hn::NearestInt(hn::Min(hn::Max(at, first), last));
-    const Float bound = hn::GatherIndex(Floats(), dynamic_map.bound.data(), boundary);
-    const auto reaches = hn::RebindMask(Integers(), hn::Ge(size, bound));
-    const Integer below = hn::Sub(boundary, hn::Set(Integers(), 1));
-    const Integer found = hn::IfThenElse(reaches, boundary, below);
+    constexpr float offset = 1 - DynamicMap::begin / DynamicMap::range;
+    const Float at = hn::MulAdd(size, parts, hn::Mul(first, hn::Set(Floats(), offset)));
+    const Float limited = hn::Min(hn::Max(at, first), hn::Add(first, first));
+    const Integer upper = hn::NearestInt(limited);
+    const Integer lower = hn::Sub(upper, hn::Set(Integers(), 1));
+    const Float to_upper = hn::Sub(dynamic_magnitude(upper), size);
+    const Float to_lower = hn::Sub(size, dynamic_magnitude(lower));
+    const auto takes_upper = hn::RebindMask(Integers(), hn::Le(to_upper, to_lower));
+    const Integer k = hn::IfThenElse(takes_upper, upper, lower);
     const Integer zero = hn::Set(Integers(), DynamicMap::zero);
-    const Integer limited = hn::Min(found, hn::Set(Integers(), DynamicMap::most_negative));
+    const Integer negative = hn::Min(k, hn::Set(Integers(), DynamicMap::most_negative));
     const auto is_negative = hn::RebindMask(Integers(), hn::Lt(scaled, hn::Zero(Floats())));
-    return hn::BitCast(Words(),
-                       hn::IfThenElse(is_negative, hn::Sub(zero, limited), hn::Add(zero, found)));
+    const Integer code = hn::IfThenElse(is_negative, hn::Sub(zero, negative), hn::Add(zero, k));
+    return hn::BitCast(Words(), code);
   }
 
   // The values' codes, shifted by kShift.
@@ -193,8 +221,11 @@ struct Coder {
     } else if constexpr (is_float8<kKind>) {
       return hn::Mul(decode<Float8<kKind> >(hn::ShiftLeft<24>(code)), scale);
     } else if constexpr (kKind == Kind::dynamic) {
-      const Integer place = hn::BitCast(Integers(), code);
-      return hn::Mul(hn::GatherIndex(Floats(), dynamic_map.number.data(), place), scale);
+      const Integer zero = hn::Set(Integers(), DynamicMap::zero);
+      const Integer place = hn::Sub(hn::BitCast(Integers(), code), zero);
+      const Float size = dynamic_magnitude(hn::Abs(place));
+      const Word sign = hn::And(hn::BitCast(Words(), place), constant(0x80000000u));
+      return hn::Mul(as_float(hn::Xor(as_word(size), sign)), scale);
     } else {
       constexpr int unused = 32 - static_cast<int>(kBits);
       const Integer top = hn::BitCast(Integers(), hn::ShiftLeft<unused>(code));

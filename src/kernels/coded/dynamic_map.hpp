@@ -5,59 +5,54 @@
 // Seven decades below one; decade i, from 10^(i-7) to 10^(i-6), has 2^i numbers, the centres of as
 // many equal parts of its range. The further a magnitude is below the largest, the fewer digits it
 // keeps. Zero and one complete them. A code counts them in order: 127 is zero, 255 is one.
+//
+// A value's code is that of the nearest number, by distances in float32; of two the one further
+// from zero.
 #pragma once
 
 #include <array>
-#include <bit>
 #include <cstddef>
-#include <cstdint>
 
 namespace pith::kernels {
 
 struct DynamicMap {
   static constexpr int decades = 7;
-  static constexpr int zero = 127;        // its code
-  static constexpr int magnitudes = 129;  // with zero and one
-  static constexpr int most_negative =
-      127;  // magnitudes of negative numbers: there is no minus one
+  static constexpr int zero = 127;           // its code
+  static constexpr int last = 128;           // magnitudes but zero; the last one is one
+  static constexpr int most_negative = 127;  // there is no minus one
+  // What the upper ends of decades are multiplied by; zero, for what belongs to none, fills them up
+  // to a power of two.
+  static constexpr std::array<float, 8> tops = {1e-6f, 1e-5f, 1e-4f, 1e-3f, 1e-2f, 1e-1f, 1, 0};
+  static constexpr float begin = 0.1f;  // of a decade, as part of its end
+  static constexpr float range = 0.9f;
 
-  // In order; k in [2^i, 2^(i+1)) belong to decade i.
-  std::array<float, magnitudes> magnitude{};
-  // What is at least this is nearer to magnitude k than to the one below it, or as near.
-  std::array<float, magnitudes> bound{};
-  std::array<float, 256> number{};  // by code
+  // Magnitudes k in [2^i, 2^(i+1)) belong to decade i. Each step is rounded to float32, so that
+  // kernels which compute numbers get the bits of those that look them up.
+  static constexpr float magnitude(int k) {
+    if (k == 0 || k == last) return k == 0 ? 0.0f : 1.0f;
+    std::size_t decade = 0;
+    while (k >> (decade + 1) != 0) ++decade;
+    const int parts = 1 << decade;
+    const float centre = static_cast<float>(2 * (k - parts) + 1) / static_cast<float>(2 * parts);
+    return tops[decade] * (begin + range * centre);
+  }
+  static constexpr float number(std::size_t code) {
+    const int place = static_cast<int>(code) - zero;
+    return place < 0 ? -magnitude(-place) : magnitude(place);
+  }
+  // What is about as near to the first number of a decade as to the one below.
+  static constexpr float first_bound(int decade) {
+    return (magnitude((1 << decade) - 1) + magnitude(1 << decade)) / 2;
+  }
 };
 
-// The least float32 that is not below.
-constexpr float rounded_up(double value) {
-  const auto nearest = static_cast<float>(value);
-  if (double{nearest} >= value) return nearest;
-  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(nearest) + 1);
-}
-
-constexpr DynamicMap make_dynamic_map() {
-  DynamicMap map;
-  constexpr std::array<double, DynamicMap::decades> tops = {1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1};
-  std::size_t k = 1;
-  for (std::size_t i = 0; i < tops.size(); ++i) {
-    const std::size_t parts = std::size_t{1} << i;
-    for (std::size_t j = 0; j < parts; ++j) {
-      const double centre = 0.1 + 0.9 * (2 * double(j) + 1) / (2 * double(parts));
-      map.magnitude[k++] = static_cast<float>(tops[i] * centre);
-    }
+// By code.
+inline constexpr std::array<float, 256> dynamic_numbers = [] {
+  std::array<float, 256> numbers{};
+  for (std::size_t code = 0; code < numbers.size(); ++code) {
+    numbers[code] = DynamicMap::number(code);
   }
-  map.magnitude[k] = 1;
-  for (k = 1; k < map.bound.size(); ++k) {
-    map.bound[k] = rounded_up((double{map.magnitude[k - 1]} + double{map.magnitude[k]}) / 2);
-  }
-  for (std::size_t code = 0; code < map.number.size(); ++code) {
-    const bool is_below = code < DynamicMap::zero;
-    const float magnitude =
-        map.magnitude[is_below ? DynamicMap::zero - code : code - DynamicMap::zero];
-    map.number[code] = is_below ? -magnitude : magnitude;
-  }
-  return map;
-}
-inline constexpr DynamicMap dynamic_map = make_dynamic_map();
+  return numbers;
+}();
 
 }  // namespace pith::kernels
