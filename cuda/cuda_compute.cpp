@@ -21,6 +21,8 @@ CudaCompute::CudaCompute(Device& device)
   set<CopyKernel, launch_copy>();
   set<AccumulateKernel, launch_accumulate>();
   set<SelectKernel, launch_select>();
+  set<DrawKernel, launch_draw>();
+  set<MomentumKernel, launch_momentum>();
   set<SampleKernel, launch_sample>();
   set<HistogramKernel, launch_histogram>();
   set<KeepLargestKernel, launch_keep_largest>();

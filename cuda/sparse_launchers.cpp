@@ -119,28 +119,34 @@ std::uint32_t cut_of(float threshold) {
 
 using AnySelect = Select<float, true>;
 
-void launch_pass(KernelName none, const SelectKernel::Args& args) {
-  const AccumulateKernel::Args& pass = args.pass;
-  count_magnitudes(pass);
+// Tiles, workspace and places of results; not which elements pass, nor a gradient.
+SelectArgs selection(const AccumulateKernel::Args& pass, std::uint32_t first) {
   const std::size_t skew = misalignment(pass.accumulator, words_bytes) / sizeof(float);
   const std::size_t tiles = tiles_of(skew + pass.count, AnySelect::tile_elements);
   const Tiles work = workspace_for(tiles);
   SelectArgs select{};
   select.accumulator = pass.accumulator;
-  select.gradient = pass.gradient;
   select.count = pass.count;
   select.result = reinterpret_cast<PassTotals*>(pass.result);
   select.state = work.state;
   select.parts = work.parts;
   select.tiles = tiles;
+  select.first = first;
+  select.skew = static_cast<std::uint32_t>(skew);
+  return select;
+}
+
+void launch_pass(KernelName none, const SelectKernel::Args& args) {
+  const AccumulateKernel::Args& pass = args.pass;
+  count_magnitudes(pass);
+  SelectArgs select = selection(pass, args.first);
+  select.gradient = pass.gradient;
   select.capacity = args.capacity;
   select.indices = args.indices;
   select.values = args.values;
   select.cut = cut_of(args.threshold);
-  select.first = args.first;
-  select.skew = static_cast<std::uint32_t>(skew);
   select.fresh = pass.fresh;
-  queue().launch(pass_kernel(none, pass), tiles, select);
+  queue().launch(pass_kernel(none, pass), select.tiles, select);
 }
 
 void launch_list(KernelName f16, DType type, ListArgs list, bool sums) {
@@ -194,6 +200,23 @@ void launch_sample(const SampleKernel::Args& args) {
 void launch_histogram(const HistogramKernel::Args& args) {
   count_magnitudes({const_cast<float*>(args.values), nullptr, DType::f32, args.count, false,
                     nullptr, args.histogram});
+}
+
+void launch_draw(const DrawKernel::Args& args) {
+  DrawArgs draw{selection({args.accumulator, nullptr, DType::f32, args.count, false, args.result},
+                          args.first),
+                args.key, args.sure};
+  draw.capacity = args.count;
+  draw.indices = args.indices;
+  draw.values = args.values;
+  queue().launch(KernelName::draw, draw.tiles, draw);
+}
+
+void launch_momentum(const MomentumKernel::Args& args) {
+  if (args.count == 0) return;
+  const MomentumArgs momentum{args.velocity, args.gradient, args.count, args.momentum, args.factor};
+  queue().launch_walk(value_kernel(KernelName::momentum_f16, args.type),
+                      pieces(args.count, CorrectMomentum<float>::threads), momentum);
 }
 
 void launch_keep_largest(const KeepLargestKernel::Args& args) {

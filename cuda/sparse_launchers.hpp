@@ -2,12 +2,16 @@
 // except arrays of pointers and of lists, which are on the host and read before the launch.
 #pragma once
 
+#include "core/sparse/draw_kernel.hpp"
+#include "core/sparse/momentum_kernel.hpp"
 #include "core/sparse_kernel_args.hpp"
 
 namespace pith::cuda {
 
 void launch_accumulate(const AccumulateKernel::Args& args);
 void launch_select(const SelectKernel::Args& args);
+void launch_draw(const DrawKernel::Args& args);
+void launch_momentum(const MomentumKernel::Args& args);
 void launch_sample(const SampleKernel::Args& args);
 void launch_histogram(const HistogramKernel::Args& args);
 void launch_keep_largest(const KeepLargestKernel::Args& args);

@@ -2,6 +2,7 @@
 // to src/kernels/coded_values_scalar.cpp. Sums of coded values are the host's.
 #pragma once
 
+#include "cuda/kernels/draws.hpp"
 #include "cuda/kernels/numbers.hpp"
 
 namespace pith::cuda {
@@ -116,14 +117,6 @@ PITH_DEVICE BlockScale scale_of(const CodeForm& form, std::uint32_t largest,
   const float factor = last / most;
   if (magnitude_of(factor) >= float_infinity) return {0, 0, 0};
   return {most / last, 0, factor};
-}
-
-PITH_DEVICE std::uint32_t drawn_bits(std::uint64_t key, std::uint32_t index) {
-  std::uint32_t x = index * 0x9e3779b9u + static_cast<std::uint32_t>(key);
-  x = (x ^ x >> 16) * 0x7feb352du;
-  x ^= static_cast<std::uint32_t>(key >> 32);
-  x = (x ^ x >> 15) * 0x846ca68bu;
-  return x ^ x >> 16;
 }
 
 // As DynamicMap of src/kernels/coded/dynamic_map.hpp, computed: threads that look up different

@@ -9,6 +9,7 @@
 #include "cuda/kernels/index_code.hpp"
 #include "cuda/kernels/keep_largest.hpp"
 #include "cuda/kernels/lists.hpp"
+#include "cuda/kernels/momentum.hpp"
 #include "cuda/kernels/sample.hpp"
 #include "cuda/kernels/select.hpp"
 #include "cuda/kernels/sums.hpp"
@@ -73,11 +74,13 @@
   X(kth_middle, FindKth<1>)             \
   X(kth_low, FindKth<2>)                \
   X(keep_largest, KeepLargest)          \
-  X(split, Split)
+  X(split, Split)                       \
+  X(draw, Select<NoGradient, true, true>)
 
 #define PITH_CUDA_VALUES(X, name, T)                    \
   X(take_##name, ListPass<T, ListWork::take>)           \
   X(round_##name, ListPass<T, ListWork::round>)         \
+  X(momentum_##name, CorrectMomentum<T>)                \
   X(give_back_##name, ListPass<T, ListWork::give_back>) \
   X(squares_##name, ListPass<T, ListWork::squares>)     \
   X(sum_values_##name, SumValues<T>)                    \

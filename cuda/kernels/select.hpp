@@ -4,8 +4,12 @@
 // A tile is 4,096 elements in registers. The new residual is written before the look-back tells the
 // tile's position in the list; elements for which the list has no room, which is rare, are then
 // added back.
+//
+// Draws are a selection with a threshold for every element, from an accumulator that has the
+// gradient; there is room for all elements.
 #pragma once
 
+#include "cuda/kernels/draws.hpp"
 #include "cuda/kernels/numbers.hpp"
 #include "cuda/kernels/ordered_tiles.hpp"
 
@@ -35,14 +39,19 @@ struct SelectArgs {
   bool fresh;           // the accumulator counts as zero
 };
 
+struct DrawArgs : SelectArgs {
+  std::uint64_t key;
+  float sure;  // magnitude from which on elements are certain to be drawn
+};
+
 // The gradient's type if there is no gradient.
 struct NoGradient {
   std::uint8_t none;
 };
 
-template <class Gradient, bool kSelect>
+template <class Gradient, bool kSelect, bool kDraws = false>
 struct Select {
-  using Args = SelectArgs;
+  using Args = std::conditional_t<kDraws, DrawArgs, SelectArgs>;
   static constexpr unsigned threads = 256;
   static constexpr unsigned packs = 4, lanes = 4;
   static constexpr std::size_t tile_elements = std::size_t{threads} * packs * lanes;
@@ -65,9 +74,23 @@ struct Select {
     double squares = 0;
   };
 
-  // Handles one element; returns what stays in the accumulator.
-  PITH_DEVICE static float take(const Args& args, float old, Gradient gradient, unsigned u,
-                                unsigned lane, Items& items, Found& found) {
+  // Draws one element; returns what stays in the accumulator.
+  PITH_DEVICE static float draw(const DrawArgs& args, float value, std::uint32_t index, float& sent,
+                                bool& passes) {
+    const std::uint32_t steps = (drawn_bits(args.key, index) >> 8) + 1;
+    const float drawn = static_cast<float>(steps) * (1.0f / (1 << 24));
+    const float size = bits_as<float>(magnitude_of(value));
+    passes = size >= drawn * args.sure;
+    if (!passes) return value;
+    const std::uint32_t sign = bits_as<std::uint32_t>(value) & 0x80000000u;
+    const float most = size >= args.sure ? size : args.sure;
+    sent = bits_as<float>(bits_as<std::uint32_t>(most) | sign);
+    return value - sent;
+  }
+
+  // Handles one element, the i-th of the range; returns what stays in the accumulator.
+  PITH_DEVICE static float take(const Args& args, std::size_t i, float old, Gradient gradient,
+                                unsigned u, unsigned lane, Items& items, Found& found) {
     float sum = args.fresh ? 0.0f : old;
     const float kept = sum;
     if constexpr (adds) sum += widen(gradient);
@@ -78,10 +101,18 @@ struct Select {
       return adds ? kept : 0.0f;
     }
     found.squares += static_cast<double>(sum) * static_cast<double>(sum);
-    if (!kSelect || magnitude < args.cut) return sum;
+    float left = 0;
+    if constexpr (kDraws) {
+      bool passes = false;
+      const auto index = args.first + static_cast<std::uint32_t>(i);
+      left = draw(args, sum, index, items.sum[u][lane], passes);
+      if (!passes) return left;
+    } else {
+      if (!kSelect || magnitude < args.cut) return sum;
+    }
     items.passes |= 1u << (u * lanes + lane);
     found.counts += std::uint64_t{1} << (16 * u);
-    return 0;
+    return left;
   }
 
   // Handles the packs of one thread, with all loads before the first use.
@@ -124,8 +155,8 @@ struct Select {
         Floats left;
         PITH_UNROLL
         for (unsigned lane = 0; lane < lanes; ++lane) {
-          left.lane[lane] =
-              take(args, old[u].lane[lane], added[u].lane[lane], u, lane, items, found);
+          left.lane[lane] = take(args, at + lane - args.skew, old[u].lane[lane],
+                                 added[u].lane[lane], u, lane, items, found);
         }
         store_pack(accumulator + at * sizeof(float), left);
         continue;
@@ -134,8 +165,8 @@ struct Select {
       for (unsigned lane = 0; lane < lanes; ++lane) {
         const std::size_t i = at + lane;
         if (i < args.skew || i >= end) continue;
-        args.accumulator[i - args.skew] =
-            take(args, old[u].lane[lane], added[u].lane[lane], u, lane, items, found);
+        args.accumulator[i - args.skew] = take(args, i - args.skew, old[u].lane[lane],
+                                               added[u].lane[lane], u, lane, items, found);
       }
     }
     return found;

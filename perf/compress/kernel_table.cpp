@@ -9,6 +9,7 @@
 
 #include "kernels/cast.hpp"
 #include "kernels/coded_values.hpp"
+#include "kernels/elections/elections.hpp"
 #include "kernels/low_rank/factors.hpp"
 #include "kernels/sparse.hpp"
 #include "kernels/varying/varying.hpp"
@@ -123,6 +124,10 @@ void add_passes(std::vector<Timed>& all, Bench& bench) {
   all.push_back({"accumulate", 0, clear, [=] { pass(f32, DType::f32, nullptr); }});
   all.push_back({"accumulate f16", 0, clear, [=] { pass(bf16, DType::f16, nullptr); }});
   all.push_back({"accumulate bf16", 0, clear, [=] { pass(bf16, DType::bf16, nullptr); }});
+  all.push_back({"momentum", 0, clear, [=, &bench] {
+                   kernels::correct_momentum(
+                       {bench.accumulator.data(), f32, DType::f32, bench.count, 0.9F, 1});
+                 }});
   all.push_back({"accumulate, histogram", 0, clear,
                  [=, &bench] { pass(f32, DType::f32, &bench.histogram); }});
   all.push_back({"histogram", 0, nullptr, [&bench] {
@@ -144,6 +149,15 @@ void add_selects(std::vector<Timed>& all, Bench& bench, double density) {
   add("select", clear, bytes_of(bench.gradient.data()), DType::f32);
   add("select bf16", clear, bench.narrow.data(), DType::bf16);
   add("select of accumulator", fill_accumulator, nullptr, DType::f32);
+  // In two halves, as a list has room for one.
+  all.push_back({"draw", density, fill_accumulator, [=, &bench] {
+                   for (std::size_t first = 0; first < bench.count; first += bench.room) {
+                     const std::size_t part = std::min(bench.room, bench.count - first);
+                     kernels::draw({bench.accumulator.data() + first, part, threshold, 1,
+                                    static_cast<std::uint32_t>(first), bench.indices.data(),
+                                    bench.values.data(), &bench.result});
+                   }
+                 }});
 }
 
 void add_list_kernels(std::vector<Timed>& all, Bench& bench, double density) {

@@ -8,6 +8,7 @@
 
 #include "core/kernel_args.hpp"
 #include "kernels/coded_values.hpp"
+#include "kernels/elections/elections.hpp"
 #include "kernels/low_rank/factors.hpp"
 #include "kernels/reduce.hpp"
 #include "kernels/sparse.hpp"
@@ -87,6 +88,8 @@ HostCompute::HostCompute() {
   set<SelectKernel, kernels::select>();
   set<SampleKernel, kernels::scalar::sample>();
   set<HistogramKernel, kernels::histogram>();
+  set<MomentumKernel, kernels::correct_momentum>();
+  set<DrawKernel, kernels::draw>();
   set<KeepLargestKernel, kernels::keep_largest>();
   set<TakeKernel, kernels::take>();
   set<RoundKernel, kernels::round_values>();
