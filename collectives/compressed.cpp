@@ -14,6 +14,7 @@
 #include "collectives/lists/result_writer.hpp"
 #include "collectives/sparse/call_times.hpp"
 #include "collectives/sparse/density_agreement.hpp"
+#include "collectives/sparse/momentum/momentum.hpp"
 #include "collectives/strands.hpp"
 #include "core/clock.hpp"
 #include "core/mix.hpp"
@@ -142,8 +143,7 @@ Error check_lists(std::span<const CompressedTensor> tensors) {
   std::size_t elements = 0;
   for (const CompressedTensor& tensor : tensors) {
     const Spec& spec = tensor.compressor->spec();
-    const Electors electors = spec.scheme->electors;
-    const bool differ = electors == Electors::each_rank || electors == Electors::each_then_owners;
+    const bool differ = gathers_lists(spec) || spec.scheme->electors == Electors::each_then_owners;
     if (differ || !spec.sparse()) return {};
     elements += tensor.count;
     if (tensor.count == 0) continue;
@@ -268,6 +268,16 @@ Task<Error> run_chosen(Call& call, const SparseCall& args, bool dense, CallTimes
   return run_scheme(call, args, dense);
 }
 
+// Around it momentum is corrected, whichever exchange runs.
+Task<Error> run_corrected(Call& call, SparseCall args, bool dense, CallTimes& times) {
+  Error error = co_await correct_momentum(call, args);
+  if (error) co_return error;
+  Task<Error> running = run_chosen(call, args, dense, times);
+  error = co_await std::move(running);
+  if (!error) error = co_await leave_velocities(call, args);
+  co_return error;
+}
+
 Task<Error> run_compressed(Call& call, std::span<CompressedTensor> tensors, Tuning tuning,
                            CompressedCalls& calls, Call* device) {
   const std::uint64_t begun_ns = monotonic_ns();
@@ -287,7 +297,8 @@ Task<Error> run_compressed(Call& call, std::span<CompressedTensor> tensors, Tuni
   try {
     if (args.spec().by_host) settle_slices(call, tensors, dense);
     if (!error) {
-      running = run_chosen(call, args, dense, times);
+      running = corrects_momentum(args.spec()) ? run_corrected(call, args, dense, times)
+                                               : run_chosen(call, args, dense, times);
     }
   } catch (const std::bad_alloc&) {
     error = out_of_memory();

@@ -10,6 +10,10 @@ Task<Error> allreduce_coded(Call& call, SparseCall args);
 Task<Error> allreduce_varying(Call& call, SparseCall args);
 Task<Error> allreduce_low_rank(Call& call, SparseCall args);
 Task<Error> allreduce_topk(Call& call, SparseCall args);
+Task<Error> allreduce_threshold(Call& call, SparseCall args);
+Task<Error> allreduce_sidco(Call& call, SparseCall args);
+Task<Error> allreduce_wangni(Call& call, SparseCall args);
+Task<Error> allreduce_adaptive(Call& call, SparseCall args);
 Task<Error> allreduce_kept_sums(Call& call, SparseCall args);
 Task<Error> allreduce_random_k(Call& call, SparseCall args);
 Task<Error> allreduce_ar_topk(Call& call, SparseCall args);
@@ -24,6 +28,10 @@ constexpr std::array table{
     SparseExchange{"varying", allreduce_varying},      //
     SparseExchange{"low-rank", allreduce_low_rank},    //
     SparseExchange{"topk", allreduce_topk},            //
+    SparseExchange{"threshold", allreduce_threshold},  //
+    SparseExchange{"sidco", allreduce_sidco},          //
+    SparseExchange{"wangni", allreduce_wangni},        //
+    SparseExchange{"adaptive", allreduce_adaptive},    //
     SparseExchange{"kept-sums", allreduce_kept_sums},  //
     SparseExchange{"random-k", allreduce_random_k},    //
     SparseExchange{"ar-topk", allreduce_ar_topk},      //

@@ -16,10 +16,12 @@ import subprocess
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DEMO = ROOT / "build" / "bin" / "pith-demo"
 SCHEMES = ("dense bf16 int8 fp8 natural qsgd qsgd:bits=2 terngrad onebit efsign sign powersgd "
-           "powersgd:rank=2 topk topk:density=0.001 spardl ok-topk ar-topk "
+           "powersgd:rank=2 topk topk:density=0.001 sidco dgc:density=0.01 adaptive wangni "
+           "spardl ok-topk ar-topk "
            "ar-topk:election=variance exdyna:density=0.01 micro:density=0.01 deft:density=0.01 "
            "randomk topk:density=auto,quantise=auto").split()
-SPARSE = ("topk", "spardl", "ok-topk", "ar-topk", "exdyna", "micro", "deft", "randomk")
+SPARSE = ("topk", "threshold", "sidco", "dgc", "adaptive", "wangni", "spardl",
+          "ok-topk", "ar-topk", "exdyna", "micro", "deft", "randomk")
 ROW = re.compile(r"\s(not reached|[\d.]+)\s+([\d.]+)\s+([\d.]+) %\s+([\d.]+)\s+[\d.]+ %$")
 
 Run = collections.namedtuple("Run", "to_97 all accuracy megabytes")

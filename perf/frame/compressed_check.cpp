@@ -59,6 +59,11 @@ Errors CompressedCheck::check(const std::vector<std::span<const float>>& gradien
     errors.merge(check_left(coding.keeps_rest, gradients, results, compressors));
     return errors;
   }
+  if (corrects_momentum(spec_)) return compare_corrected(gradients, results, compressors);
+  // Of what each rank chooses and does not keep, only how large it may be is known.
+  if (!spec_.feedback && spec_.scheme->electors == pith::Electors::each_by_rule) {
+    return compare_bounds(gradients, results, compressors);
+  }
   // A call that may have been bypassed cannot be compared with the plain algorithm. By host, sums
   // are elected that no single rank has. A density that adapts is not known here.
   const bool plain = spec_.sparse() && !spec_.adapts() && !spec_.may_bypass && !spec_.by_host;
@@ -174,14 +179,70 @@ Errors CompressedCheck::compare_with_topk(const std::vector<std::span<const floa
   return errors;
 }
 
+// What was sent has left the residual and, unless the call was dense, the velocity.
+Errors CompressedCheck::compare_corrected(const std::vector<std::span<const float>>& gradients,
+                                          const std::vector<std::span<const float>>& results,
+                                          const Compressors& compressors) {
+  const pith::Correction rule = spec_.scheme->correction(spec_);
+  velocities_.resize(gradients.size(), std::vector<float>(count_));
+  std::vector<std::span<const float>> added;
+  for (std::size_t local = 0; local < gradients.size(); ++local) {
+    double squares = 0;
+    for (const float value : gradients[local]) squares += double(value) * double(value);
+    const double own = double(rule.clip) / std::sqrt(double(team_.ranks()));
+    const bool clips = rule.clip > 0 && std::sqrt(squares) > own;
+    const auto factor = static_cast<float>(clips ? own / std::sqrt(squares) : 1);
+    std::vector<float>& velocity = velocities_[local];
+    for (std::size_t i = 0; i < count_; ++i) {
+      velocity[i] = rule.momentum * velocity[i] + factor * gradients[local][i];
+    }
+    added.emplace_back(velocity);
+  }
+  const Vectors before = residuals_;
+  Errors errors = compare_sums(added, results, compressors);
+  for (std::size_t local = 0; local < gradients.size(); ++local) {
+    const auto stats = compressors.stats(static_cast<int>(local));
+    if (stats.selected_local == count_) continue;
+    std::vector<float>& velocity = velocities_[local];
+    for (std::size_t i = 0; i < count_; ++i) {
+      const bool stays = residuals_[local][i] == before[local][i] + velocity[i];
+      if (!stays) velocity[i] = 0;
+    }
+  }
+  return errors;
+}
+
+Errors CompressedCheck::compare_bounds(const std::vector<std::span<const float>>& gradients,
+                                       const std::vector<std::span<const float>>& results,
+                                       const Compressors& compressors) const {
+  std::vector<double> most;
+  for (std::size_t local = 0; local < gradients.size(); ++local) {
+    double own = compressors.stats(static_cast<int>(local)).threshold;
+    for (const float value : gradients[local]) own = std::max(own, std::abs(double(value)));
+    most.push_back(own);
+  }
+  double bound = 0;
+  for (const double own : team_.gather(std::span<const double>(most))) bound += own / parts_;
+  const double allowed = bound * 2 * rounding_of(spec_.values) + allowed_of_result(bound);
+  Errors errors;
+  for (const std::span<const float> result : results) {
+    for (const float value : result) {
+      errors.add(std::max(std::abs(double(value)) - bound, 0.0), allowed);
+    }
+  }
+  return errors;
+}
+
 // A chunk is a whole number of blocks.
 template <class Coding>
 Errors CompressedCheck::compare_coded(const Coding& coding, bool votes, const Vectors& mine,
                                       const std::vector<std::span<const float>>& results) const {
   static_assert(chunk_elements % pith::Coding::most_block == 0);
   Errors errors;
-  std::vector<std::vector<double>> sums(mine.size());
-  std::vector<std::vector<double>> allowed(mine.size());
+  std::vector<std::vector<double>> sums;
+  std::vector<std::vector<double>> allowed;
+  sums.resize(mine.size());
+  allowed.resize(mine.size());
   for (std::size_t begin = 0; begin < count_; begin += chunk_elements) {
     const std::size_t size = std::min(chunk_elements, count_ - begin);
     for (std::size_t local = 0; local < mine.size(); ++local) {

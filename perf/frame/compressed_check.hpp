@@ -9,6 +9,7 @@
 //  each rank   everything: result and residual of each element, bits of the residual
 //  leader      who leads, that the leader's exact k largest are elected, that they were removed on
 //              every rank, and that nothing else was sent
+//  each by a rule   sums; with feedback=0 only that no result is larger than ranks can have sent
 //  owners      that what was elected was removed on every rank and nothing else was sent, that some
 //              rank had each element above the threshold, and that nothing was elected twice
 //
@@ -53,6 +54,13 @@ class CompressedCheck {
   Errors compare_sums(const std::vector<std::span<const float>>& gradients,
                       const std::vector<std::span<const float>>& results,
                       const Compressors& compressors);
+  // Of a scheme that corrects momentum: sums of what velocities added.
+  Errors compare_corrected(const std::vector<std::span<const float>>& gradients,
+                           const std::vector<std::span<const float>>& results,
+                           const Compressors& compressors);
+  Errors compare_bounds(const std::vector<std::span<const float>>& gradients,
+                        const std::vector<std::span<const float>>& results,
+                        const Compressors& compressors) const;
   // How the last call coded all elements, if it did.
   std::optional<pith::Coding> coding_in_use(const Compressors& compressors) const;
   // `mine`: of this thread's ranks, residuals included.
@@ -78,6 +86,7 @@ class CompressedCheck {
   double parts_;  // the divisor of sums
   std::size_t step_ = 0;
   Vectors residuals_;
+  Vectors velocities_;  // where momentum is corrected
 };
 
 }  // namespace pith_perf

@@ -42,7 +42,7 @@ Election election_of_leader(const pith::Spec& spec, const Team& team, std::size_
   const auto leader = static_cast<std::size_t>(compressors.stats(0).leader);
   for (int local = 0; local < team.size(); ++local) {
     const auto told = static_cast<std::size_t>(compressors.stats(local).leader);
-    election.wrong += told != leader || !spec.scheme->may_lead(spec, step, all_norms, told);
+    election.wrong += told != leader || !spec.scheme->checks.may_lead(spec, step, all_norms, told);
   }
   if (leader >= all_norms.size()) return election;
   for (std::size_t i = 0; i < k; ++i) election.elected[all_indices[leader * k + i]] = 1;
@@ -77,8 +77,9 @@ Election election_of_owners(const pith::Spec& spec, const Team& team, const Vect
   };
   const std::size_t without_elector = with_mark(leaves);
   const std::size_t left = without_elector + with_mark(leaves_by_threshold);
-  const pith::Unelected unelected =
-      spec.scheme->unelected ? spec.scheme->unelected(spec, team.ranks()) : pith::Unelected();
+  const pith::Unelected unelected = spec.scheme->checks.unelected
+                                        ? spec.scheme->checks.unelected(spec, team.ranks())
+                                        : pith::Unelected();
   const std::uint64_t moved = compressors.stats(0).selected_union;
   if (unelected.whole_parts ? elections > moved : elections != moved) {
     ++election.wrong;

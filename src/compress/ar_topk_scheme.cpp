@@ -59,6 +59,6 @@ constinit const Scheme ar_topk_scheme{
     .keys = ar_topk_keys,
     .density = 0.01,
     .sections = ar_topk_sections,
-    .may_lead = may_lead};
+    .checks = {.may_lead = may_lead}};
 
 }  // namespace pith

@@ -11,6 +11,7 @@
 
 #include "compress/density_key.hpp"
 #include "compress/host_slice.hpp"
+#include "compress/memory/add_floats.hpp"
 #include "compress/scheme.hpp"
 #include "core/call_number.hpp"
 #include "core/failure.hpp"
@@ -35,7 +36,9 @@ Expected<std::unique_ptr<Compressor>> Compressor::create(std::string_view text) 
 }
 
 Compressor::Compressor(const Spec& spec)
-    : spec_(spec), spec_digest_(spec.digest()), notes_changes_(changes_accumulators(spec)) {}
+    : spec_(spec), spec_digest_(spec.digest()), notes_changes_(changes_accumulators(spec)) {
+  follow_step(spec_, step);
+}
 Compressor::~Compressor() = default;
 
 Error Compressor::check(std::size_t count, DType type) const {
@@ -56,94 +59,6 @@ Error Compressor::check(std::size_t count, DType type) const {
   return {Code::invalid_argument,
           fmt::format("count is {} of type {}, expected {} of type {} as in the first call", count,
                       name_of(type), count_, name_of(type_))};
-}
-
-void Compressor::shape(std::size_t count, DType type) {
-  if (shaped_) return;
-  accumulator_ = Accumulator(count, device_);
-  count_ = count;
-  type_ = type;
-  shaped_ = true;
-}
-
-float* Compressor::lend_accumulator(Compute& host) {
-  clear_spent(host);
-  lent_ = true;
-  return accumulator();
-}
-
-Error Compressor::check_move_to(const DeviceVectors* device) const {
-  if (device == device_ || !lent_) return {};
-  return {Code::invalid_usage,
-          fmt::format("compressor's accumulator was lent on {}, expected memory of the same kind",
-                      device_ ? "a device" : "the host")};
-}
-
-Error Compressor::move_to(DeviceVectors* device) {
-  if (device == device_) return {};
-  if (Error error = check_move_to(device)) return error;
-  const DeviceVectors* either = device ? device : device_;
-  Compute& copies = const_cast<DeviceVectors*>(either)->compute();
-  const auto copy = [&](const Accumulator& memory) {
-    if (!memory.data()) return Accumulator();
-    Accumulator moved(memory.count(), device);
-    copies.run<CopyKernel>({reinterpret_cast<std::byte*>(moved.data()),
-                            reinterpret_cast<const std::byte*>(memory.data()),
-                            memory.count() * sizeof(float)});
-    return moved;
-  };
-  try {
-    // Both copies exist before either is replaced, since the second allocation may fail.
-    Accumulator accumulator = copy(accumulator_);
-    Accumulator delivered = copy(delivered_);
-    accumulator_ = std::move(accumulator);
-    delivered_ = std::move(delivered);
-    changes_ = Accumulator();
-  } catch (const Failure& failure) {
-    return failure.error();
-  }
-  device_ = device;
-  return {};
-}
-
-double Compressor::residual_squares(Compute& host) const {
-  if (slice_) {
-    const float* rest = spent_ ? nullptr : accumulator();
-    Scratch copied;
-    if (rest && device_) {
-      copied = Scratch(device_->pinned(), std::max<std::size_t>(count_, 1) * sizeof(float));
-      device_->compute().run<CopyKernel>(
-          {copied.bytes().data, reinterpret_cast<const std::byte*>(rest), count_ * sizeof(float)});
-      rest = reinterpret_cast<const float*>(copied.bytes().data);
-    }
-    return slice_->residual_squares(host, rest, count_);
-  }
-  if (spent_) return 0;
-  const auto* data = reinterpret_cast<const std::byte*>(accumulator());
-  const Scratch found(reachable(host), sizeof(double));
-  auto* squares = reinterpret_cast<double*>(found.bytes().data);
-  *squares = 0;
-  vectors(host).run<SquaresKernel>({data, count_, DType::f32, squares});
-  return *squares;
-}
-
-void Compressor::copy_residual(std::byte* out) const {
-  const std::size_t bytes = count_ * sizeof(float);
-  if (bytes == 0) return;
-  if (spent_) {
-    std::memset(out, 0, bytes);
-  } else if (device_) {
-    device_->compute().run<CopyKernel>(
-        {out, reinterpret_cast<const std::byte*>(accumulator()), bytes});
-  } else {
-    std::memmove(out, accumulator(), bytes);
-  }
-  if (slice_) slice_->add_residual(out);
-}
-
-void Compressor::exchange_memory(Accumulator& memory, bool& is_zero) {
-  std::swap(accumulator_, memory);
-  std::swap(spent_, is_zero);
 }
 
 HostSlice& Compressor::make_slice(std::size_t begin, std::size_t count) {
@@ -207,7 +122,12 @@ void Compressor::begin(std::uint32_t call, const Gradient& gradient, Compute* de
   taken.factor = 1;
   taken.pairs.begin(spec_.values);
   taken.losses.begin(DType::f32);
+  taken.left.begin(DType::f32);
   taken.factors.layout.reset();
+  if (velocity) {
+    velocity->begin(gradient_.data, gradient_.type, &taken.left);
+    gradient_ = {reinterpret_cast<const std::byte*>(velocity->data()), DType::f32};
+  }
   stats = {};
   elected = all;
   histogram = nullptr;
@@ -275,10 +195,10 @@ void Compressor::add_rest(Compute& host) {
 
 // For a device the pairs are first copied to memory it can access, since the caller may reuse its
 // lists.
-void Compressor::add_pairs(Compute& host, const SparseList& list, DType type) {
+void Compressor::add_pairs(Compute& host, float* to, const SparseList& list, DType type) {
   Compute& work = vectors(host);
   if (work.kind() == MemoryKind::host || list.count == 0) {
-    work.run<ReturnKernel>({accumulator(), list.indices, list.values, list.count, type});
+    work.run<ReturnKernel>({to, list.indices, list.values, list.count, type});
     return;
   }
   const std::size_t index_bytes = list.count * sizeof(std::uint32_t);
@@ -287,13 +207,12 @@ void Compressor::add_pairs(Compute& host, const SparseList& list, DType type) {
   std::byte* at = copied.bytes().data;
   std::memcpy(at, list.indices, index_bytes);
   std::memcpy(at + index_bytes, list.values, value_bytes);
-  const Fence added =
-      work.run<ReturnKernel>({accumulator(), reinterpret_cast<const std::uint32_t*>(at),
-                              at + index_bytes, list.count, type});
+  const Fence added = work.run<ReturnKernel>(
+      {to, reinterpret_cast<const std::uint32_t*>(at), at + index_bytes, list.count, type});
   work.retire(Lease(), std::move(copied), added);
 }
 
-void Compressor::give_back(Compute& host, PairList& pairs, float factor) {
+void Compressor::give_back(Compute& host, float* to, PairList& pairs, float factor) {
   const std::byte* values = pairs.values();
   DType type = pairs.type();
   Scratch scaled;
@@ -304,13 +223,14 @@ void Compressor::give_back(Compute& host, PairList& pairs, float factor) {
     values = scaled.bytes().data;
     type = DType::f32;
   }
-  add_pairs(host, {pairs.indices(), values, pairs.count()}, type);
+  add_pairs(host, to, {pairs.indices(), values, pairs.count()}, type);
   pairs.begin(pairs.type());
 }
 
 void Compressor::give_back(Compute& host, Taken& taken) {
-  give_back(host, taken.pairs, taken.factor);
-  give_back(host, taken.losses, taken.factor);
+  give_back(host, accumulator(), taken.pairs, taken.factor);
+  give_back(host, accumulator(), taken.losses, taken.factor);
+  if (velocity) give_back(host, velocity->data(), taken.left, taken.factor);
   if (!taken.factors.layout) return;
   add_taken(vectors(host), reachable(host), taken.factors, taken.factor, accumulator());
   taken.factors.layout.reset();
@@ -319,7 +239,7 @@ void Compressor::give_back(Compute& host, Taken& taken) {
 void Compressor::keep_losses(Compute& host, const SparseList& losses) {
   if (!spec_.feedback) return;             // the accumulator keeps nothing
   taken_[0].losses.reserve(losses.count);  // what is added is noted: nothing fails between
-  add_pairs(host, losses, DType::f32);
+  add_pairs(host, accumulator(), losses, DType::f32);
   const SparseList kept = taken_[0].losses.append_nonzero(losses);
   auto* const values = reinterpret_cast<float*>(const_cast<std::byte*>(kept.values));
   for (std::size_t i = 0; i < kept.count; ++i) values[i] = -values[i];
@@ -343,6 +263,7 @@ void Compressor::take_all() {
 void Compressor::fail(Compute& host) {
   if (!std::exchange(in_call_, false)) return;
   return_taken(host);
+  if (velocity) velocity->finish(vectors(host));
   add_rest(host);
   if (slice_) slice_->restore();
   spent_ = false;
@@ -352,7 +273,7 @@ void Compressor::fail(Compute& host) {
 
 void Compressor::end(Compute& host) {
   in_call_ = false;
-  ++step;
+  follow_step(spec_, ++step);
   spent_ = false;
   Taken& taken = taken_[0];
   taken.delivered = true;
@@ -403,7 +324,8 @@ void Compressor::return_after(Compute& host, std::uint32_t completed) {
     clear_spent(host);
     if (taken.whole) {
       if (notes_changes_) delivered_.scale(vectors(host), -1);
-      add_range(host, {0, count_}, reinterpret_cast<const std::byte*>(delivered_.data()), false);
+      const auto* values = reinterpret_cast<const std::byte*>(delivered_.data());
+      add_reachable(vectors(host), reachable(host), {accumulator(), values, count_, false});
     } else {
       give_back(host, taken);
     }
@@ -417,6 +339,7 @@ void Compressor::reset() {
   accumulator_ = Accumulator();
   delivered_ = Accumulator();
   changes_ = Accumulator();
+  velocity.reset();
   device_ = nullptr;
   binding.reset();
   shaped_ = spent_ = lent_ = false;
@@ -431,6 +354,7 @@ void Compressor::reset() {
 void Compressor::scale(Compute& host, float factor) {
   accumulator_.scale(vectors(host), factor);  // first: a device may refuse
   delivered_.scale(vectors(host), factor);
+  if (velocity) velocity->memory().scale(vectors(host), factor);
   scale_ *= double(factor);
   SchemeState::scale(factor);
   for (Taken& taken : taken_) {
@@ -443,40 +367,13 @@ void Compressor::scale(Compute& host, float factor) {
 void Compressor::set_state(const SchemeState& state) {
   static_cast<SchemeState&>(*this) = state;
   follow(spec_, density_control);
+  follow_step(spec_, step);
 }
 
 void Compressor::adopt(const SchemeState& state, double scale) {
   set_state(state);
   scale_ = scale;
   is_new_ = false;
-}
-
-// Between calls. `values` are in the accumulator's memory, or in memory its device can access.
-void Compressor::add_range(Compute& host, Part range, const std::byte* values, bool fresh) {
-  const Scratch found(reachable(host), sizeof(PassResult));
-  vectors(host).run<AccumulateKernel>(
-      {.accumulator = accumulator() + range.begin,
-       .gradient = values,
-       .type = DType::f32,
-       .count = range.count,
-       .fresh = fresh,
-       .result = reinterpret_cast<PassResult*>(found.bytes().data)});
-}
-
-void Compressor::add_residual(Compute& host, const std::byte* residual) {
-  constexpr std::size_t at_once = std::size_t{1} << 20;
-  Scratch copied;
-  if (device_) {
-    copied = Scratch(device_->pinned(), std::min(count_ + 1, at_once) * sizeof(float));
-  } else {
-    add_range(host, {0, count_}, residual, spent_);
-  }
-  for (std::size_t done = 0; device_ && done < count_; done += at_once) {
-    const std::size_t count = std::min(at_once, count_ - done);
-    std::memcpy(copied.bytes().data, residual + done * sizeof(float), count * sizeof(float));
-    add_range(host, {done, count}, copied.bytes().data, spent_);
-  }
-  is_new_ = spent_ = false;  // after the kernels, which a device may refuse
 }
 
 std::uint64_t Compressor::digest() const {

@@ -13,6 +13,7 @@
 
 #include "compress/accumulator.hpp"
 #include "compress/added_ranges.hpp"
+#include "compress/momentum/velocity.hpp"
 #include "compress/pair_list.hpp"
 #include "compress/scheme_state.hpp"
 #include "compress/spec.hpp"
@@ -63,6 +64,8 @@ class Compressor : public SchemeState {
   double residual_squares(Compute& host) const;
   // Writes count() float32, to any address.
   void copy_residual(std::byte* out) const;
+  // The same of `velocity`, which is not null.
+  void copy_velocity(std::byte* out) const;
   // Swaps the accumulator's memory, and whether it counts as zero, with the arguments.
   void exchange_memory(Accumulator& memory, bool& is_zero);
 
@@ -140,8 +143,8 @@ class Compressor : public SchemeState {
   void set_state(const SchemeState& state);
   // Makes a new compressor continue from a saved state.
   void adopt(const SchemeState& state, double scale);
-  // Adds `count()` float32, at any address, to the residual.
-  void add_residual(Compute& host, const std::byte* residual);
+  // Adds `count()` float32, at any address, to the residual, and to the velocity unless null.
+  void add_saved(Compute& host, const std::byte* residual, const std::byte* of_velocity);
 
   // Hash of what all ranks must agree on in a call.
   std::uint64_t digest() const;
@@ -150,6 +153,9 @@ class Compressor : public SchemeState {
   // For statistics: how many elements this rank elected among those taken. Reset by begin().
   static constexpr std::size_t all = ~std::size_t{0};
   std::size_t elected = all;
+  // Of a scheme that corrects momentum, from shape() on; else null. Calls correct it before any
+  // pass, since that is what the passes add.
+  std::unique_ptr<Velocity> velocity;
   // Counts the magnitudes that the passes find, if not null. The owner clears it before freeing it.
   MagnitudeHistogram* histogram = nullptr;
   // The pairs that this call takes out of the accumulator, with values as sent. Kept until known to
@@ -172,12 +178,12 @@ class Compressor : public SchemeState {
     SchemeState before;
     PairList pairs;
     PairList losses;  // negated
+    PairList left;    // of the velocity
     LowRankTaken factors;
   };
   void give_back(Compute& host, Taken& taken);
-  void give_back(Compute& host, PairList& pairs, float factor);
-  void add_pairs(Compute& host, const SparseList& list, DType type);
-  void add_range(Compute& host, Part range, const std::byte* values, bool fresh);
+  void give_back(Compute& host, float* to, PairList& pairs, float factor);
+  void add_pairs(Compute& host, float* to, const SparseList& list, DType type);
   void deliver_whole(Compute& host);
   void clear_spent(Compute& host);
   // The kernels' memory, and memory that both sides can access; `host` is the caller's.

@@ -93,7 +93,7 @@ constinit const Scheme exdyna_scheme{
     .density = 0.001,
     .complete = complete,
     .sections = control_sections,
-    .unelected = unelected};
+    .checks = {.unelected = unelected}};
 
 constinit const Scheme micro_scheme{.name = "micro",
                                     .summary = "exdyna with equal parts that stay",
@@ -103,6 +103,6 @@ constinit const Scheme micro_scheme{.name = "micro",
                                     .density = 0.001,
                                     .choices = {0, static_cast<std::uint8_t>(Partition::slices)},
                                     .sections = control_sections,
-                                    .unelected = unelected};
+                                    .checks = {.unelected = unelected}};
 
 }  // namespace pith

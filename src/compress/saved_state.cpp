@@ -148,6 +148,7 @@ struct Loaded {
   double scale = 1;
   SchemeState state;
   std::span<const std::byte> residual;
+  std::span<const std::byte> velocity;  // of schemes that correct momentum
 };
 
 void write(const Compressor& compressor, StateWriter& out) {
@@ -161,6 +162,9 @@ void write(const Compressor& compressor, StateWriter& out) {
   write_state(compressor, compressor.spec(), out);
   std::byte* residual = out.room(compressor.count() * sizeof(float));
   if (residual) compressor.copy_residual(residual);
+  if (!compressor.velocity) return;
+  std::byte* velocity = out.room(compressor.count() * sizeof(float));
+  if (velocity) compressor.copy_velocity(velocity);
 }
 
 Error bad(const std::string& what) {
@@ -199,7 +203,9 @@ Error read(std::span<const std::byte> bytes, const Spec& spec, Loaded& loaded) {
   if (!read_state(loaded.state, {spec, loaded.count}, in))
     return bad("holds a state that is not known here");
   const std::uint64_t limit = bytes.size() / sizeof(float);
-  loaded.residual = in.bytes(loaded.count <= limit ? loaded.count * sizeof(float) : ~0ull);
+  const std::uint64_t vector = loaded.count <= limit ? loaded.count * sizeof(float) : ~0ull;
+  loaded.residual = in.bytes(vector);
+  if (corrects_momentum(spec) && loaded.shaped) loaded.velocity = in.bytes(vector);
   return in.ended() ? Error() : bad(damaged);
 }
 
@@ -243,7 +249,9 @@ Error load(Compressor& compressor, Compute& host, std::span<const std::byte> byt
   const bool is_new = compressor.is_new();
   if (!loaded.state.low_rank.layout) loaded.state.low_rank = compressor.low_rank;
   if (!compressor.low_rank.layout) compressor.low_rank = loaded.state.low_rank;
-  if (loaded.shaped) compressor.add_residual(host, loaded.residual.data());
+  if (loaded.shaped) {
+    compressor.add_saved(host, loaded.residual.data(), loaded.velocity.data());
+  }
   if (is_new) compressor.adopt(loaded.state, loaded.scale);
   return {};
 }

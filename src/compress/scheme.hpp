@@ -34,10 +34,17 @@ struct Key {
 enum class Electors : std::uint8_t {
   nobody,            // all elements are sent
   each_rank,         // its own k largest: lists differ between ranks
+  each_by_rule,      // so many as its rule says: lists differ, and so do their lengths
   leader,            // one rank, for all of them
   owners,            // each rank in its own part, for all of them
   each_then_owners,  // each_rank; of the sums each rank those of its own part that are delivered
   all_alike,         // every rank alike, from common knowledge without a message
+};
+
+// How momentum is corrected, see momentum/velocity.hpp.
+struct Correction {
+  float momentum = 0;
+  float clip = 0;  // most of the norm of all ranks' gradients together; 0: any
 };
 
 // Elements that may be sent without being elected.
@@ -62,6 +69,16 @@ struct StateSection {
   bool (*load)(SchemeState& state, const StateShape& shape, StateReader& in);
 };
 
+// What checks of results have to know.
+struct SchemeChecks {
+  // What is sent without being elected; null: nothing.
+  Unelected (*unelected)(const Spec& spec, int ranks) = nullptr;
+  // Of `leader` schemes: whether the rank may lead this step, by the squares of what each rank
+  // would send.
+  bool (*may_lead)(const Spec& spec, std::uint64_t step, std::span<const double> squares,
+                   std::size_t leader) = nullptr;
+};
+
 struct Scheme {
   std::string_view name;
   std::string_view summary;  // one line, for users
@@ -73,6 +90,7 @@ struct Scheme {
   DType values = DType::f32;
   Spec::Choices choices = {};
   Spec::Numbers numbers = {};
+  bool feedback = true;
   // Of the exchange `coded`: how values are coded.
   Coding (*coding)(const Spec& spec) = nullptr;
   // Of the exchange `varying`: how values are coded to messages whose length depends on them.
@@ -83,16 +101,15 @@ struct Scheme {
   std::size_t (*rank)(const Spec& spec) = nullptr;
   // The number of calls that are dense before the first one that is not; null: none.
   std::uint64_t (*dense_calls)(const Spec& spec) = nullptr;
+  // The density of the call of this step, the largest first; null: it is the spec's.
+  double (*density_at)(const Spec& spec, std::uint64_t step) = nullptr;
+  // Null: gradients are added as they are.
+  Correction (*correction)(const Spec& spec) = nullptr;
   // Sets defaults that depend on other keys; `keys` are those given in the text. May be null.
   void (*complete)(Spec& spec, std::span<const std::string_view> keys) = nullptr;
   // In addition to the sections of all schemes, see saved_state.cpp.
   std::span<const StateSection> sections = {};
-  // For checks: what is sent without being elected; null: nothing.
-  Unelected (*unelected)(const Spec& spec, int ranks) = nullptr;
-  // For checks of `leader` schemes: whether the rank may lead this step, by the squares of what
-  // each rank would send.
-  bool (*may_lead)(const Spec& spec, std::uint64_t step, std::span<const double> squares,
-                   std::size_t leader) = nullptr;
+  SchemeChecks checks = {};
 };
 
 // Its word for quantise=.
@@ -118,6 +135,16 @@ inline std::size_t rank_of(const Spec& spec) {
 // Whether the call of this step is dense because the spec begins with dense ones.
 inline bool starts_dense(const Spec& spec, std::uint64_t step) {
   return spec.scheme->dense_calls && step < spec.scheme->dense_calls(spec);
+}
+// Makes the density that of the call of this step.
+inline void follow_step(Spec& spec, std::uint64_t step) {
+  if (spec.scheme->density_at) spec.density = spec.scheme->density_at(spec, step);
+}
+inline bool corrects_momentum(const Spec& spec) { return spec.scheme->correction != nullptr; }
+// Whether every rank gets the lists of all ranks.
+inline bool gathers_lists(const Spec& spec) {
+  const Electors electors = spec.scheme->electors;
+  return electors == Electors::each_rank || electors == Electors::each_by_rule;
 }
 // Whether what a call loses of the elements, all of which it sends, is kept.
 inline bool keeps_rest(const Spec& spec) { return keeps_coding_loss(spec) || rank_of(spec) > 0; }

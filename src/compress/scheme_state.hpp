@@ -9,6 +9,7 @@
 #include "compress/exdyna_control.hpp"
 #include "compress/low_rank/factors.hpp"
 #include "compress/threshold_forecast.hpp"
+#include "compress/thresholds/stage_control.hpp"
 
 namespace pith {
 
@@ -30,6 +31,7 @@ struct SchemeState {
   Succession succession;       // of leaders (ar-topk: election=variance-lagged)
   ExdynaControl exdyna;        // partitions and threshold (exdyna, micro)
   LowRankState low_rank;       // shapes and right factors (powersgd)
+  StageControl stages;         // of the fitted law (sidco)
 
   // Magnitudes were multiplied by this factor.
   void scale(float factor) {

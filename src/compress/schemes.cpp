@@ -21,6 +21,11 @@ extern const Scheme bounded_scheme;
 extern const Scheme lossless_scheme;
 extern const Scheme powersgd_scheme;
 extern const Scheme topk_scheme;
+extern const Scheme threshold_scheme;
+extern const Scheme sidco_scheme;
+extern const Scheme dgc_scheme;
+extern const Scheme wangni_scheme;
+extern const Scheme adaptive_scheme;
 extern const Scheme spardl_scheme;
 extern const Scheme ok_topk_scheme;
 extern const Scheme random_k_scheme;
@@ -32,30 +37,35 @@ extern const Scheme deft_scheme;
 namespace {
 
 constexpr std::array table{
-    &none_scheme,      //
-    &bf16_scheme,      //
-    &fp16_scheme,      //
-    &int8_scheme,      //
-    &fp8_scheme,       //
-    &qsgd_scheme,      //
-    &terngrad_scheme,  //
-    &natural_scheme,   //
-    &sign_scheme,      //
-    &signum_scheme,    //
-    &efsign_scheme,    //
-    &onebit_scheme,    //
-    &three_lc_scheme,  //
-    &bounded_scheme,   //
-    &lossless_scheme,  //
-    &powersgd_scheme,  //
-    &topk_scheme,      //
-    &spardl_scheme,    //
-    &ok_topk_scheme,   //
-    &random_k_scheme,  //
-    &ar_topk_scheme,   //
-    &exdyna_scheme,    //
-    &micro_scheme,     //
-    &deft_scheme,      //
+    &none_scheme,       //
+    &bf16_scheme,       //
+    &fp16_scheme,       //
+    &int8_scheme,       //
+    &fp8_scheme,        //
+    &qsgd_scheme,       //
+    &terngrad_scheme,   //
+    &natural_scheme,    //
+    &sign_scheme,       //
+    &signum_scheme,     //
+    &efsign_scheme,     //
+    &onebit_scheme,     //
+    &three_lc_scheme,   //
+    &bounded_scheme,    //
+    &lossless_scheme,   //
+    &powersgd_scheme,   //
+    &topk_scheme,       //
+    &threshold_scheme,  //
+    &sidco_scheme,      //
+    &dgc_scheme,        //
+    &wangni_scheme,     //
+    &adaptive_scheme,   //
+    &spardl_scheme,     //
+    &ok_topk_scheme,    //
+    &random_k_scheme,   //
+    &ar_topk_scheme,    //
+    &exdyna_scheme,     //
+    &micro_scheme,      //
+    &deft_scheme,       //
 };
 
 }  // namespace

@@ -179,10 +179,16 @@ Spec Spec::of(const Scheme& scheme) {
   spec.values = scheme.values;
   spec.choices = scheme.choices;
   spec.numbers = scheme.numbers;
+  spec.feedback = scheme.feedback;
   return spec;
 }
 
 bool Spec::sparse() const { return scheme->electors != Electors::nobody; }
+
+double Spec::largest_density() const {
+  if (adapts()) return double(most_density);
+  return scheme->density_at ? scheme->density_at(*this, 0) : density;
+}
 
 std::string Spec::text() const {
   std::string out(scheme->name);

@@ -55,7 +55,7 @@ struct Spec {
   // Keys of one scheme, which defines their meaning: numbers of words, and numbers.
   using Choices = std::array<std::uint8_t, 4>;
   Choices choices = {};
-  using Numbers = std::array<double, 2>;
+  using Numbers = std::array<double, 4>;
   Numbers numbers = {};
 
   // Unknown names and keys, duplicates, empty parts and values out of range are errors
@@ -75,7 +75,7 @@ struct Spec {
   // Whether density=auto.
   bool adapts() const { return most_density > 0; }
   // That calls may have.
-  double largest_density() const { return adapts() ? double(most_density) : density; }
+  double largest_density() const;
 
   // Whether density=auto has made calls dense, in float32.
   bool adapted_to_dense() const {

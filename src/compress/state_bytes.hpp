@@ -115,6 +115,14 @@ inline bool is_sound(const DensityControl& control) {
          is_sum(link.messages_bytes) && is_sum(link.bytes_bytes) && is_sum(link.messages_seconds) &&
          is_sum(link.bytes_seconds);
 }
+inline bool is_sound(const StageControl& control) {
+  constexpr std::uint32_t most_stages = 64;
+  const auto is_sum = [](double sum) { return std::isfinite(sum) && sum >= 0; };
+  return control.stages >= 1 && control.stages <= most_stages &&
+         (control.direction == 1 || control.direction == -1) &&
+         control.calls < StageControl::calls_together && is_sum(control.ratios) &&
+         is_sum(control.last_off);
+}
 inline bool is_sound(const SmoothedNorm::State& state) {
   return state.count <= SmoothedNorm::window && state.next < SmoothedNorm::window;
 }
@@ -139,6 +147,7 @@ bool load_plain(SchemeState& state, const StateShape&, StateReader& in) {
     value.restore(found);
   } else {
     value = in.value<Value>();
+    if constexpr (requires { is_sound(value); }) return is_sound(value);
   }
   return true;
 }

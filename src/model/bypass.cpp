@@ -25,7 +25,7 @@ double compressed_seconds_by_host(const Spec& spec, std::size_t count, const Hos
   const auto slices = static_cast<std::size_t>(hosts.slices());
   const std::size_t slice = chunks_in(count, slices);
   const double k = static_cast<double>(elected_of(spec.density, slice));
-  const bool all_lists = spec.scheme->electors == Electors::each_rank;
+  const bool all_lists = gathers_lists(spec);
   const SparseShape pairs{hosts.count(), k, bits / 2, bits / 2, 1};
   const double exchange = all_lists ? topk_allgather_cost(pairs, wire.alpha, wire.beta)
                                     : exdyna_cost({hosts.count(), slice, spec.density}, wire);

@@ -40,7 +40,7 @@ CallCost compressed_cost(const Spec& spec, double density, std::size_t count, in
   }
   if (!spec.sparse()) return dense_cost(count, ranks);
   const double k = double(elected_of(density, count));
-  const double lists = spec.scheme->electors == Electors::each_rank ? others : 2;
+  const double lists = gathers_lists(spec) ? others : 2;
   const bool indices = spec.scheme->electors != Electors::all_alike;
   const double pair_bytes = indices ? nominal::pair_bytes : double(size_of(spec.values));
   return {2 * others, lists * k * pair_bytes, (lists + 1) * k * nominal::add_pair + passes(count)};

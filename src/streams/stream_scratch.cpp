@@ -95,7 +95,11 @@ Need need_of(const CompressedArgs& args, std::size_t ranks) {
     all += tensor.count;
     const Spec& spec = tensor.compressor->spec();
     const std::size_t k = spec.sparse() ? elected_of(spec.largest_density(), tensor.count) : 0;
-    need.device += 2 * pair_bytes * std::min(tensor.count, 4 * k + (least >> 4));
+    // A part may be elected as a whole, if a rule says so.
+    constexpr std::size_t part = std::size_t{1} << 22;
+    const bool by_rule = spec.scheme->electors == Electors::each_by_rule;
+    const std::size_t listed = std::max(4 * k + (least >> 4), by_rule ? part : 0);
+    need.device += 2 * pair_bytes * std::min(tensor.count, listed);
     need.pinned += pair_bytes * (4 + ranks) * k;
     if (tensor.sparse.count) need.pinned += 2 * pair_bytes * std::min(tensor.count, least);
     const bool in_few = spec.scheme->coding || spec.scheme->varying ||

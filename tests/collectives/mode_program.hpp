@@ -115,6 +115,12 @@ inline std::string conserve(const SparseCase& c, Mode mode, int steps, double to
   }
   for (int step = 0; step < steps; ++step) {
     program.draw(static_cast<std::uint64_t>(step));
+    for (std::size_t t = 0; t < c.counts.size(); ++t) {
+      for (int r = 0; r < c.ranks; ++r) {
+        const std::vector<float> added = program.added(r, t);
+        for (std::size_t i = 0; i < added.size(); ++i) given[t][i] += double(added[i]);
+      }
+    }
     for (const Error& error : modes.step(*world)) {
       if (error) return error.message();
     }
@@ -126,7 +132,6 @@ inline std::string conserve(const SparseCase& c, Mode mode, int steps, double to
       double most = 0.25;  // of one gradient
       std::vector<double> left(c.counts[t]);
       for (std::size_t i = 0; i < c.counts[t]; ++i) {
-        for (int r = 0; r < c.ranks; ++r) given[t][i] += double(program.gradient(r, t)[i]);
         delivered[t][i] += double(modes.result(0, t)[i]);
         most = std::max(most, std::fabs(given[t][i]));
       }

@@ -29,12 +29,14 @@ struct SchemeTest {
   // Whether the reference is exact only where sums are, in any order.
   bool (*needs_integers)(const Spec& spec) = nullptr;
   int many_steps = 12;  // that what it remembers needs to show
+  // Whether of integers it sends fractions, whose sums depend on the order of the ranks.
+  bool sends_fractions = false;
 };
 
 // Of every scheme in the library's table.
 std::span<const SchemeTest> scheme_tests();
 
-// A spec of the scheme: a density only where it elects.
+// A spec of the scheme: a density only where it has one.
 std::string spec_of(const SchemeTest& test, const std::string& variant, double density);
 // Of all variants of all these tests.
 std::vector<std::string> specs_of(std::span<const SchemeTest> tests, double density);

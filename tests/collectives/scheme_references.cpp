@@ -17,6 +17,7 @@
 #include "tests/collectives/largest.hpp"
 #include "tests/collectives/low_rank_reference.hpp"
 #include "tests/collectives/rounded.hpp"
+#include "tests/collectives/rule_reference.hpp"
 #include "tests/collectives/scheme_conformance.hpp"
 #include "tests/collectives/varying_reference.hpp"
 #include "tests/reference/deft_twin.hpp"
@@ -76,7 +77,11 @@ class DenseReference final : public SchemeReference {
   DType values_;
 };
 
-// --- top-k ---
+// --- top-k, dgc ---
+
+float momentum_of(const Spec& spec) {
+  return corrects_momentum(spec) ? spec.scheme->correction(spec).momentum : 0.0f;
+}
 
 class TopkReference final : public SchemeReference {
  public:
@@ -86,16 +91,27 @@ class TopkReference final : public SchemeReference {
     for (auto& own : residuals_) {
       for (const std::size_t count : c.counts) own.emplace_back(count);
     }
+    velocities_ = residuals_;
   }
 
   std::string check(SparseProgram& program) override {
+    follow_step(spec_, step_++);
     for (std::size_t t = 0; t < case_.counts.size(); ++t) {
       std::vector<float> sum(case_.counts[t]);
       for (int r = 0; r < case_.ranks; ++r) {
         std::vector<float>& own = residuals_[at(r)][t];
-        for (std::size_t i = 0; i < own.size(); ++i) own[i] += program.gradient(r, t)[i];
-        const std::vector<float> elected = elect(own);
-        for (std::size_t i = 0; i < own.size(); ++i) sum[i] += elected[i];
+        std::vector<float>& velocity = velocities_[at(r)][t];
+        const float momentum = momentum_of(spec_);
+        for (std::size_t i = 0; i < own.size(); ++i) {
+          velocity[i] = momentum * velocity[i] + program.gradient(r, t)[i];
+          own[i] += velocity[i];
+        }
+        std::vector<bool> left(own.size());
+        const std::vector<float> elected = elect(own, left);
+        for (std::size_t i = 0; i < own.size(); ++i) {
+          sum[i] += elected[i];
+          if (left[i]) velocity[i] = 0;
+        }
         if (!spec_.feedback) std::fill(own.begin(), own.end(), 0.0f);
         if (program.residual(r, t) != own) return fmt::format("rank {}: another residual", r);
       }
@@ -107,20 +123,23 @@ class TopkReference final : public SchemeReference {
 
  private:
   // Elects from `sums` as the definition says, and leaves the residual there.
-  std::vector<float> elect(std::vector<float>& sums) const {
+  std::vector<float> elect(std::vector<float>& sums, std::vector<bool>& left) const {
     std::vector<float> magnitudes(sums.size());
     std::ranges::transform(sums, magnitudes.begin(), [](float sum) { return std::fabs(sum); });
     std::vector<float> elected(sums.size());
     for (const std::size_t i : largest(magnitudes, elected_of(spec_.density, sums.size()))) {
       elected[i] = rounded(sums[i], spec_.values);
       sums[i] -= elected[i];
+      left[i] = true;
     }
     return elected;
   }
 
   SparseCase case_;
   Spec spec_;
-  std::vector<std::vector<std::vector<float>>> residuals_;  // by rank and tensor
+  std::uint64_t step_ = 0;
+  std::vector<std::vector<std::vector<float>>> residuals_;   // by rank and tensor
+  std::vector<std::vector<std::vector<float>>> velocities_;  // of dgc; else the gradients
 };
 
 // --- AR-Topk ---
@@ -324,6 +343,16 @@ const std::vector<SchemeTest>& table() {
         "exchange=recursive-doubling,values=bf16", "feedback=0,values=f16"},
        make<TopkReference>,
        [](const Spec& spec) { return exchange_of(spec) == Exchange::recursive_doubling; }},
+      {"threshold", {"value=0.05", "value=0.1,values=bf16"}, threshold_reference},
+      {"sidco", {"", "law=pareto,values=f16", "feedback=0"}, sidco_reference},
+      {"dgc",
+       {"", "momentum=0.5,warmup=3", "exchange=split,values=bf16", "exchange=ring,values=f16"},
+       make<TopkReference>,
+       nullptr,
+       12,
+       true},
+      {"wangni", {"", "seed=7,values=bf16"}, wangni_reference, nullptr, 12, true},
+      {"adaptive", {"", "values=f16", "feedback=0"}, adaptive_reference, nullptr, 12, true},
       {"spardl", {"", "values=bf16"}, kept_reference},
       {"ok-topk", {"", "values=f16", "feedback=0"}, kept_reference},
       {"randomk", {"", "seed=7", "values=bf16", "feedback=0"}, common_reference},

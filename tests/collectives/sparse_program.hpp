@@ -102,10 +102,25 @@ class SparseProgram {
     return residual;
   }
 
-  // What a call that fails must leave: old residual plus gradient.
+  // What the next call adds to the residual: the gradient, or the velocity that it makes of it.
+  std::vector<float> added(int rank, std::size_t tensor = 0) {
+    std::vector<float> sum = gradient(rank, tensor);
+    const Compressor& compressor = *at(rank).compressors[tensor];
+    if (!compressor.velocity) return sum;
+    std::vector<float> velocity(sum.size());
+    compressor.copy_velocity(reinterpret_cast<std::byte*>(velocity.data()));
+    for (std::size_t i = 0; i < sum.size(); ++i) {
+      if (!std::isfinite(velocity[i])) velocity[i] = 0;
+      sum[i] += compressor.velocity->rule().momentum * velocity[i];
+    }
+    return sum;
+  }
+
+  // What a call that fails must leave: old residual plus what it adds.
   std::vector<float> owed(int rank, std::size_t tensor = 0) {
     std::vector<float> sum = residual(rank, tensor);
-    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += gradient(rank, tensor)[i];
+    const std::vector<float> more = added(rank, tensor);
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += more[i];
     return sum;
   }
 

@@ -51,7 +51,7 @@ TEST_CASE("every scheme is tested, and has an exchange of its name", "[sparse][s
       return exchange.name == scheme->exchange;
     }));
     CHECK_FALSE(scheme->summary.empty());
-    CHECK((scheme->electors == Electors::leader) == (scheme->may_lead != nullptr));
+    CHECK((scheme->electors == Electors::leader) == (scheme->checks.may_lead != nullptr));
     const Spec spec = Spec::of(*scheme);
     CHECK(*Spec::parse(spec.text()) == spec);
     CHECK(Spec::unpack(spec.pack()) == spec);
@@ -165,7 +165,7 @@ TEST_CASE("many ranks, whose messages come in any order", "[sparse][schemes]") {
     SparseCase c = case_of(spec, ranks, {1000, 30});
     c.jitter_s = 1e-3;
     CHECK(check_beside_reference(test, c, {.steps = 2}) == "");
-    CHECK(check_interrupted(c, 1, stride) == "");
+    if (Spec::parse(spec)->feedback) CHECK(check_interrupted(c, 1, stride) == "");
   }
 }
 
@@ -174,6 +174,7 @@ TEST_CASE("every scheme in any order of the ranks", "[sparse][schemes]") {
     // What is rounded in that order, or by the ranks of shares.
     const Spec parsed = *Spec::parse(spec);
     const bool by_shares = parsed.scheme->electors == Electors::each_then_owners;
+    if (test.sends_fractions) return;
     if (!parsed.sparse() || (by_shares && parsed.values != DType::f32)) return;
     CHECK(check_beside_reference(test, case_of(spec, 4, {5000}),
                                  {.steps = 9, .order = {2, 3, 1, 0}}) == "");

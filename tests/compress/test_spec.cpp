@@ -5,6 +5,7 @@
 
 #include "compress/exdyna_scheme.hpp"
 #include "compress/scheme.hpp"
+#include "compress/thresholds/threshold_keys.hpp"
 #include "tests/catch.hpp"
 
 namespace pith::test {
@@ -26,9 +27,9 @@ void check_says(std::string_view text, const std::vector<std::string>& words) {
 }
 
 const std::vector<std::string> schemes = {
-    "none",    "bf16",    "fp16",    "int8",    "fp8",    "qsgd",  "terngrad",
-    "natural", "sign",    "signum",  "efsign",  "onebit", "3lc",   "powersgd",
-    "topk",    "bounded", "randomk", "ar-topk", "exdyna", "micro", "deft"};
+    "none",   "bf16",   "fp16",   "int8",      "fp8",      "qsgd", "terngrad", "natural", "sign",
+    "signum", "efsign", "onebit", "3lc",       "powersgd", "topk", "bounded",  "randomk", "ar-topk",
+    "exdyna", "micro",  "deft",   "threshold", "sidco",    "dgc",  "wangni",   "adaptive"};
 
 }  // namespace
 
@@ -47,6 +48,40 @@ TEST_CASE("defaults of specs") {
   CHECK(partition_of(*Spec::parse("exdyna:rule=released,partition=prefix")) == Partition::prefix);
   CHECK_FALSE(Spec::parse("none")->sparse());
   CHECK_FALSE(Spec::parse("bf16")->sparse());
+}
+
+TEST_CASE("specs of schemes whose elections have a threshold or are drawn") {
+  CHECK(value_of(*Spec::parse("threshold:value=0.25")) == 0.25f);
+  CHECK(value_of(*Spec::parse("threshold:value=1e-45")) > 0);
+  check_says("threshold:value=0", {"value is \"0\"", "more than 0"});
+  check_says("threshold:value=1e39", {"value is \"1e39\"", "float32"});
+  check_says("threshold:density=0.1", {"threshold has no key \"density\"", "value"});
+  check_says("sidco:density=auto", {"density is \"auto\"", "more than 0 and at most 1"});
+  check_says("sidco:law=normal", {"exponential, pareto"});
+  CHECK(law_of(*Spec::parse("sidco:law=pareto")) == TailLaw::pareto);
+  CHECK_FALSE(Spec::parse("wangni")->feedback);
+  check_says("wangni:feedback=1", {"wangni has no key \"feedback\""});
+  CHECK(Spec::parse("adaptive:feedback=0")->sparse());
+}
+
+TEST_CASE("the density of dgc falls to its target") {
+  Spec spec = *Spec::parse("dgc:density=0.001,warmup=2,momentum=0,clip=0");
+  CHECK(spec.text() ==
+        "dgc:density=0.001,momentum=0,warmup=2,clip=0,exchange=auto,values=f32,"
+        "bypass=auto,nonfinite=propagate");
+  CHECK(spec.largest_density() == Approx(0.1));
+  const std::vector<double> expected = {0.1, 0.01, 0.001, 0.001};
+  for (std::size_t step = 0; step < expected.size(); ++step) {
+    follow_step(spec, step);
+    CHECK(spec.density == Approx(expected[step]));
+    CHECK(*Spec::parse(spec.text()) == *Spec::parse("dgc:warmup=2,momentum=0"));
+  }
+  CHECK(Spec::parse("dgc")->scheme->correction(*Spec::parse("dgc")).momentum == 0.9f);
+  check_says("dgc:momentum=1", {"momentum is \"1\"", "less than 1"});
+  check_says("dgc:momentum=-0.1", {"momentum is \"-0.1\""});
+  check_says("dgc:warmup=0.5", {"warmup is \"0.5\"", "a number of calls"});
+  check_says("dgc:feedback=0", {"dgc has no key \"feedback\""});
+  check_says("dgc:hierarchy=host", {"dgc has no key \"hierarchy\""});
 }
 
 TEST_CASE("codings of specs") {

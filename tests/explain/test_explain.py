@@ -100,6 +100,7 @@ class PithExplain(unittest.TestCase):
                        "micro", "deft", "bf16", "int8", "qsgd:bits=2", "sign", "efsign",
                        "terngrad", "onebit", "3lc", "powersgd", "randomk", "fp16",
                        "int8:map=dynamic", "signum", "bounded:abs=0.01", "lossless",
+                       "threshold:value=0.1", "sidco", "dgc", "wangni", "adaptive",
                        "topk:exchange=split,values=f32", "topk:hierarchy=host",
                        "topk:exchange=recursive-doubling,values=f16"):
             answer, by_name = self.answer("--compress", scheme, "--link", "100m", "--hosts", "4")

@@ -64,6 +64,8 @@ const std::vector<Scheme>& schemes() {
       {"onebit", {300, 0, 40}, 1},
       {"3lc", {300, 40}, 1},
       {"randomk:density=0.1", {300, 0, 40}, 1},
+      {"threshold:value=0.1", {300, 0, 40}, 0},
+      {"wangni:density=0.1,values=bf16", {300, 40}, 2},
       {"powersgd:rank=1", {300, 0, 40}, 1},
       {"none", {300}, 0},
       {"deft:density=0.05", {3000, 200}, 0},

@@ -179,6 +179,17 @@ TEST_CASE("values in few bits may be off by their rounding, and no more", "[perf
   CHECK(check_as("int8:feedback=1", "int8").wrong > 0);
 }
 
+TEST_CASE("results of schemes with rules of their own are right", "[perf]") {
+  for (const char* const spec :
+       {"threshold:value=0.1", "sidco:density=0.02,values=bf16", "sidco:feedback=0",
+        "dgc:density=0.02,warmup=2", "dgc:density=0.05,clip=0.5,values=f16", "wangni:density=0.02",
+        "adaptive:density=0.02", "adaptive:feedback=0"}) {
+    INFO(spec);
+    CHECK(check_as(spec, spec).wrong == 0);
+  }
+  CHECK(check_as("topk:density=0.02", "dgc:density=0.02").wrong > 0);
+}
+
 TEST_CASE("elections of another scheme are wrong, though their sums are right", "[perf]") {
   const std::string star = "ar-topk:density=0.02";
   for (const std::string& spec :

@@ -173,6 +173,10 @@ Forms forms_of(const Exchanging& e) {
               low_rank_cost(LowRankLayout::square_elements(e.count, rank), e.ranks, e.link));
   } else if (e.spec.scheme->electors == Electors::each_then_owners) {
     forms.add(forms.takes, kept_seconds(e));
+  } else if (gathers_lists(e.spec)) {
+    TopkShape shape{.ranks = e.ranks, .count = e.count, .density = e.spec.density};
+    shape.value_bits = e.value_bits();
+    forms.add(forms.takes, topk_direct_cost(shape, e.link));
   } else if (e.spec.scheme->electors == Electors::all_alike) {
     forms.add(forms.takes, random_k_cost(e.pairs() * size_of(e.spec.values), e.ranks, e.link));
   } else {
@@ -186,7 +190,7 @@ Forms forms_of(const Exchanging& e) {
 void put_inside_hosts(const Question& question, const Exchanging& e, Forms& forms) {
   const int most = (question.ranks + question.hosts - 1) / question.hosts;
   const int slices = question.ranks / question.hosts;
-  const bool lists = e.spec.scheme->electors == Electors::each_rank;
+  const bool lists = gathers_lists(e.spec);
   const double found = static_cast<double>(e.pairs()) * (lists ? question.hosts : 1) * slices;
   const std::size_t count = question.bytes / size_of(DType::f32);
   for (Candidate& form : forms.all) {

@@ -85,7 +85,7 @@ double memory_of(const CompressedCall& call, int ranks) {
   constexpr double per_pair = 24;
   const double p = ranks;
   const double n = static_cast<double>(call.count);
-  const bool all_lists = call.spec.scheme->electors == Electors::each_rank;
+  const bool all_lists = gathers_lists(call.spec);
   const double pairs = call.spec.sparse() ? n * call.spec.density * (all_lists ? p : 1) : n;
   return p * (per_element * n + per_pair * pairs);
 }

@@ -19,6 +19,6 @@ constinit const Scheme deft_scheme{.name = "deft",
                                    .exchange = "deft",
                                    .keys = deft_keys,
                                    .density = 0.001,
-                                   .unelected = unelected};
+                                   .checks = {.unelected = unelected}};
 
 }  // namespace pith
