@@ -74,7 +74,7 @@ LARGE_CLASSES = {
     "Settings": (30, 39),
     "State": (30, 22),
     "UcxLibrary": (30, 29),
-    "VerbsLibrary": (30, 30),
+    "VerbsLibrary": (30, 31),
 }
 
 # Spelt in two halves so that this file passes its own rule.

@@ -65,10 +65,15 @@ bool VerbsRanks::start(Send& send) {
 bool VerbsRanks::gather() {
   const Expected<bool> any = completions_.gather();
   if (any) return *any;
-  for (VerbsPair* pair : pairs_) {
-    if (pair->is_live()) pair->lose(any.error().message());
-  }
+  lose_all(any.error().message());
   return true;
+}
+
+// A device that has failed.
+void VerbsRanks::lose_all(std::string_view how) {
+  for (VerbsPair* pair : pairs_) {
+    if (pair->is_live()) pair->lose(how);
+  }
 }
 
 bool VerbsRanks::act() {
@@ -113,7 +118,10 @@ bool VerbsRanks::arm() {
   if (!completions_.empty() || std::ranges::any_of(pairs_, can)) return false;
   armed_ = true;
   for (const auto& rail : rails_) {
-    if (rail->arm()) return false;
+    if (const Error error = rail->arm()) {
+      lose_all(error.message());
+      return false;
+    }
   }
   // What came before that has sent no wake-up.
   return !gather();
@@ -121,8 +129,9 @@ bool VerbsRanks::arm() {
 
 void VerbsRanks::heed_events() {
   for (const auto& rail : rails_) {
-    const std::string told = rail->take_event();
-    if (!told.empty()) log(LogLevel::warn, fmt::format("rank {}: {}", rank_, told));
+    const VerbsRail::Event event = rail->take_event();
+    if (!event.words.empty()) log(LogLevel::warn, fmt::format("rank {}: {}", rank_, event.words));
+    if (event.is_end) lose_all(event.words);
   }
 }
 

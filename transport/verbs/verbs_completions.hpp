@@ -19,6 +19,8 @@ class VerbsCompletions {
 
   // Whose completions of data are counted from now on.
   void add(std::uint32_t rank, VerbsLanes& lanes);
+  // Room for all that the devices' queues can hold, so that gather() throws nothing.
+  void reserve(std::size_t completions) { taken_.reserve(completions); }
   // Takes what there is; true if there was anything. An error is a device's, for good.
   Expected<bool> gather();
 

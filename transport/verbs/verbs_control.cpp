@@ -4,6 +4,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "core/copy.hpp"
@@ -15,6 +16,19 @@ namespace {
 constexpr std::uint32_t inlined_wanted = 220;
 // Of inlined frames, which need no completion of their own.
 constexpr std::uint32_t signal_every = 8;
+// Made for each pair at its start; all pairs share them.
+constexpr std::size_t slots_to_send = 8;
+constexpr std::size_t words_usual = 64;
+
+template <class Word>
+bool make_room(std::vector<Word>& words) noexcept {
+  try {
+    words.reserve(2 * words.size() + 1);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  return true;
+}
 
 }  // namespace
 
@@ -42,7 +56,8 @@ Error VerbsControl::meet(const VerbsPlace& place, const VerbsEnd& theirs,
 
 Error VerbsControl::open() {
   const std::size_t depth = credits_.ours + VerbsCredits::besides;
-  if (Error error = slots_.reserve(depth)) return error;
+  if (Error error = slots_.reserve(depth + slots_to_send)) return error;
+  words_.reserve(words_usual);
   for (std::uint32_t slot = 0; slot < depth; ++slot) {
     received_.push_back(slots_.take());
     post_receive(slot);
@@ -84,36 +99,37 @@ void VerbsControl::post(ibv_send_wr& work, VerbsSlot* slot) {
   if (const int error = pair_.post(work); error != 0) broken_ = error;
 }
 
+// Where there is no slot, nothing has changed but that the pair is broken.
 void VerbsControl::post_frame(VerbsHead head, std::span<const std::byte> payload) {
+  const auto bytes = static_cast<std::uint32_t>(sizeof head + payload.size());
+  VerbsSlot* slot = bytes <= inlined_ ? nullptr : slots_.take();
+  if (!slot && bytes > inlined_) {
+    broken_ = ENOMEM;
+    return;
+  }
   if (head.kind == VerbsKind::goodbye || head.kind == VerbsKind::farewell) {
     unsignalled_ = signal_every - 1;
     last_ = posted_ + 1;
   }
   head.taken = credits_.tell();
   if (is_counted(head.kind)) credits_.spend();
-  const auto bytes = static_cast<std::uint32_t>(sizeof head + payload.size());
   ibv_sge parts[2] = {};
   ibv_send_wr work{};
   work.opcode = IBV_WR_SEND;
   work.sg_list = parts;
-  if (bytes <= inlined_) {
-    parts[0] = {reinterpret_cast<std::uint64_t>(&head), sizeof head, 0};
-    parts[1] = {reinterpret_cast<std::uint64_t>(payload.data()),
-                static_cast<std::uint32_t>(payload.size()), 0};
-    work.num_sge = payload.empty() ? 1 : 2;
-    work.send_flags = IBV_SEND_INLINE;
-    return post(work, nullptr);
-  }
-  VerbsSlot* slot = slots_.take();
-  if (!slot) {
-    broken_ = ENOMEM;
-    return;
-  }
-  std::memcpy(slot->data, &head, sizeof head);
-  if (!payload.empty()) copy_bytes(slot->data + sizeof head, payload.data(), payload.size());
-  parts[0] = {reinterpret_cast<std::uint64_t>(slot->data), bytes, slot->key};
   work.num_sge = 1;
-  post(work, slot);
+  if (slot) {
+    std::memcpy(slot->data, &head, sizeof head);
+    if (!payload.empty()) copy_bytes(slot->data + sizeof head, payload.data(), payload.size());
+    parts[0] = {reinterpret_cast<std::uint64_t>(slot->data), bytes, slot->key};
+    return post(work, slot);
+  }
+  parts[0] = {reinterpret_cast<std::uint64_t>(&head), sizeof head, 0};
+  parts[1] = {reinterpret_cast<std::uint64_t>(payload.data()),
+              static_cast<std::uint32_t>(payload.size()), 0};
+  work.num_sge = payload.empty() ? 1 : 2;
+  work.send_flags = IBV_SEND_INLINE;
+  post(work, nullptr);
 }
 
 void VerbsControl::send(const VerbsHead& head, std::span<const std::byte> payload) {
@@ -123,6 +139,10 @@ void VerbsControl::send(const VerbsHead& head, std::span<const std::byte> payloa
 void VerbsControl::say(const VerbsHead& head, std::span<const std::byte> payload) {
   if (words_.empty() && open_ && credits_.room_for_word() && has_queue_room())
     return post_frame(head, payload);
+  if (words_.size() == words_.capacity() && !make_room(words_)) {
+    broken_ = ENOMEM;
+    return;
+  }
   Word& word = words_.emplace_back();
   word.head = head;
   word.bytes = payload.size();

@@ -30,7 +30,7 @@ class VerbsControl {
   // Destroys the connection; slots with the mailbox come back later.
   void close();
   bool is_open() const { return open_; }
-  // What has gone wrong at the device; 0: nothing.
+  // What has gone wrong, as an errno: the device refuses work, or there was no memory; 0: nothing.
   int broken() const { return broken_; }
 
   // In words, of a completion that failed.
@@ -39,7 +39,7 @@ class VerbsControl {
   bool has_room() const { return open_ && credits_.room_for_message() && has_queue_room(); }
   // A frame with payload; there must be room.
   void send(const VerbsHead& head, std::span<const std::byte> payload);
-  // A word goes at once, or waits until there is room.
+  // A word goes at once, or waits until there is room. Throws nothing: see broken().
   void say(const VerbsHead& head, std::span<const std::byte> payload = {});
   // Grants of places for data connections that have stopped are not said any more.
   void forget_grants();

@@ -40,8 +40,6 @@ class VerbsInbox final : public SlotOwner, public MessageSource {
   bool can_pump() const {
     return (!held_.empty() && mailbox_.accepts(peer_)) || can_grant() || !stopped_.empty();
   }
-  // No frame and no message is on its way to the mailbox.
-  bool idle() const { return held_.empty() && active_.empty() && !incoming_; }
   bool left() const { return left_; }
 
   // The data connections have stopped: granted messages are granted again, or refused. `wanted`:

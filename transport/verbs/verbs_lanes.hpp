@@ -39,7 +39,8 @@ class VerbsLanes {
   std::size_t lanes_for(std::size_t bytes) const;
 
   bool has_room(std::size_t lane, std::size_t requests) const {
-    return lanes_[lane].posted - lanes_[lane].completed + requests <= writes_max;
+    // Until its completion has been acted upon, a request's name is needed.
+    return lanes_[lane].posted - lanes_[lane].departed + requests <= writes_max;
   }
   // Writes to the peer's memory. 0, or an errno.
   int write(std::size_t lane, std::span<const std::byte> data, const VerbsRegion& region,
@@ -52,7 +53,8 @@ class VerbsLanes {
   void count(const ibv_wc& completion);
   // Whether a completion is of the present epoch.
   bool is_current(const ibv_wc& completion) const;
-  // Of a completion of data sent that succeeded: the message that has been written, or -1: a part.
+  // For each completion of data sent of the present epoch, in order: the message of which a lane's
+  // share has been written, if it succeeded, or -1: a part.
   std::int64_t departed(const ibv_wc& completion);
   // A notice has been taken; its receive is for the next one.
   int renew_receive(std::size_t lane) { return post_receive(lane); }

@@ -55,6 +55,7 @@ void add_inline_functions(VerbsLibrary& verbs) {
 VerbsLibrary load() {
   VerbsLibrary verbs;
   Loader loader(verbs.why_not);
+  loader.find(verbs.fork_init, "ibv_fork_init");
   loader.find(verbs.get_device_list, "ibv_get_device_list");
   loader.find(verbs.free_device_list, "ibv_free_device_list");
   loader.find(verbs.get_device_name, "ibv_get_device_name");

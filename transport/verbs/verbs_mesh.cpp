@@ -22,11 +22,14 @@ constexpr std::uint64_t nap_ns = 5 * ms;
 
 Error VerbsRanks::make_pairs() {
   const auto peers = static_cast<std::size_t>(ranks_ - 1);
+  std::size_t all = 0;
   for (std::size_t r = 0; r < rails_.size(); ++r) {
     const std::size_t control = r == 0 ? VerbsControl::completions(window_) : 0;
     const std::size_t entries = peers * (control + VerbsLanes::completions());
     if (Error error = rails_[r]->make_queue(std::max<std::size_t>(entries, 1))) return error;
+    all += entries;
   }
+  completions_.reserve(2 * all);
   for (int rank = 0; rank < ranks_; ++rank) {
     if (rank == rank_) continue;
     auto pair = std::make_unique<VerbsPair>(mailbox_, slots_, shared_, completions_, rank);

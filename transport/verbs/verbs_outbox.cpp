@@ -273,7 +273,8 @@ bool VerbsOutbox::copy_rest(VerbsOutgoing& outgoing) {
   return true;
 }
 
-void VerbsOutbox::quiesce(const CommState& comm, const Error& error) {
+bool VerbsOutbox::quiesce(const CommState& comm, const Error& error) {
+  bool whole = true;
   const std::vector<VerbsOutgoing*> active = active_;
   for (VerbsOutgoing* outgoing : active) {
     if (!outgoing->send || outgoing->send->comm != &comm) continue;
@@ -283,14 +284,15 @@ void VerbsOutbox::quiesce(const CommState& comm, const Error& error) {
       outgoing->state = State::withdrawn;
       std::erase(writing_, outgoing);
       release(*outgoing);
-    } else if (!unsaid && !copy_rest(*outgoing)) {
-      broken_ = ENOMEM;  // the stream is cut inside a message
+    } else if (!unsaid) {
+      whole = copy_rest(*outgoing) && whole;
     }
     end(*outgoing, error);
     if (!unsaid) continue;
     std::erase(queue_, outgoing);
     recycle(*outgoing);
   }
+  return whole;
 }
 
 void VerbsOutbox::fail(const Error& error) {

@@ -82,8 +82,9 @@ class VerbsOutbox {
   // Whether a message of the communicator is being written. Then the data connections must stop
   // before quiesce().
   bool writes_for(const CommState& comm) const;
-  // Ends sends of the communicator; begun messages are completed from a copy.
-  void quiesce(const CommState& comm, const Error& error);
+  // Ends sends of the communicator; begun messages are completed from a copy. False: there is no
+  // memory for that, and the pair cannot go on.
+  bool quiesce(const CommState& comm, const Error& error);
   // Ends everything. The data connections must have been closed.
   void fail(const Error& error);
 

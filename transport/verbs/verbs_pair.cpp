@@ -18,7 +18,7 @@ constexpr std::uint64_t silence_ns = 1'000'000'000;
 }  // namespace
 
 Error VerbsPair::make(std::span<const std::unique_ptr<VerbsRail>> rails, std::uint32_t window) {
-  inbox_.expect(window);
+  inbox_.expect(window + VerbsCredits::besides);
   inbox_.on_stop = [this] { stop_data(); };
   completions_.add(static_cast<std::uint32_t>(rank_), lanes_);
   if (Error error = control_.make(*rails[0], window)) return error;
@@ -54,8 +54,8 @@ void VerbsPair::let_go() {
 
 void VerbsPair::lose(std::string_view how) {
   if (error_) return;
-  error_ = peer_lost(rank_, how);
   let_go();
+  error_ = peer_lost(rank_, how);
   outbox_.fail(error_);
   untold_loss_ = true;
 }
@@ -183,12 +183,12 @@ bool VerbsPair::check() {
   }
   if (outbox_.broken() != 0) stop_data();
   if (const int broken = control_.broken(); broken != 0) {
-    lose(fmt::format("the device refuses work ({})", std::strerror(broken)));
+    lose(fmt::format("no more frames can be sent ({})", std::strerror(broken)));
     return true;
   }
   if (!inbox_.left()) return false;
   // What it had sent is here; it waits for our farewell.
-  if (outbox_.awaited() || !inbox_.idle()) {
+  if (outbox_.awaited() || mailbox_.awaited(rank_)) {
     lose("it has left");
   } else if (control_.last_sent()) {
     let_go();
@@ -198,7 +198,7 @@ bool VerbsPair::check() {
 
 void VerbsPair::quiesce(const CommState& comm, const Error& error) {
   if (live_ && outbox_.writes_for(comm)) stop_data();
-  if (live_) outbox_.quiesce(comm, error);
+  if (live_ && !outbox_.quiesce(comm, error)) lose("no memory to complete a message");
 }
 
 // A reliable connection notices a dead peer only while it sends.

@@ -154,6 +154,8 @@ std::unique_ptr<VerbsRail> VerbsRail::open(const VerbsLibrary& verbs, const Verb
 Expected<std::vector<std::unique_ptr<VerbsRail>>> VerbsRail::open_all(const VerbsLibrary& verbs,
                                                                       const VerbsWish& wish) {
   if (verbs.why_not) return verbs.why_not;
+  // Kernels before 5.12 would give a forking parent other pages than the device has.
+  verbs.fork_init();
   int count = 0;
   ibv_device** devices = verbs.get_device_list(&count);
   if (!devices || count == 0) {
@@ -215,14 +217,14 @@ bool VerbsRail::disarm() {
   return taken != 0;
 }
 
-std::string VerbsRail::take_event() {
-  std::string told;
+VerbsRail::Event VerbsRail::take_event() {
+  Event told;
   ibv_async_event event{};
   while (verbs_.get_async_event(context_, &event) == 0) {
     const ibv_event_type type = event.event_type;
-    const bool port_matters = (type == IBV_EVENT_PORT_ERR) && event.element.port_num == port_;
-    if (port_matters || type == IBV_EVENT_DEVICE_FATAL) {
-      told = fmt::format("{}: {}", name_, verbs_.event_type_str(type));
+    const bool is_end = type == IBV_EVENT_DEVICE_FATAL || type == IBV_EVENT_CQ_ERR;
+    if (is_end || (type == IBV_EVENT_PORT_ERR && event.element.port_num == port_)) {
+      told = {fmt::format("{}: {}", name_, verbs_.event_type_str(type)), told.is_end || is_end};
     }
     verbs_.ack_async_event(&event);
   }

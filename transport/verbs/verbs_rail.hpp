@@ -67,9 +67,12 @@ class VerbsRail {
   Error arm();
   // Takes wake-ups; true if there was one.
   bool disarm();
-  // What has befallen the device or port since the last call, in words; empty: nothing that
-  // matters.
-  std::string take_event();
+  // What has befallen the device or port since the last call.
+  struct Event {
+    std::string words;    // empty: nothing that matters
+    bool is_end = false;  // nothing more comes from the device
+  };
+  Event take_event();
 
  private:
   VerbsRail(const VerbsLibrary& verbs, const VerbsWish& wish) : verbs_(verbs), wish_(wish) {}

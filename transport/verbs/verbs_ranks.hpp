@@ -46,6 +46,7 @@ class VerbsRanks final : public VerbsTransport {
  private:
   bool gather();
   bool act();
+  void lose_all(std::string_view how);
   void report_lost();
   void heed_events();
   Error make_pairs();

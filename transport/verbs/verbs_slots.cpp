@@ -36,16 +36,20 @@ Error VerbsSlots::add_block() {
   return {};
 }
 
-VerbsSlot* VerbsSlots::take() {
-  if (spare_.empty() && add_block()) return nullptr;
+VerbsSlot* VerbsSlots::take() noexcept {
+  if (spare_.empty() && reserve(1)) return nullptr;
   VerbsSlot* slot = spare_.back();
   spare_.pop_back();
   return slot;
 }
 
 Error VerbsSlots::reserve(std::size_t count) {
-  while (spare_.size() < count) {
-    if (Error error = add_block()) return error;
+  try {
+    while (spare_.size() < count) {
+      if (Error error = add_block()) return error;
+    }
+  } catch (const std::bad_alloc&) {
+    return out_of_memory();
   }
   return {};
 }

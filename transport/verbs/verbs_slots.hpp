@@ -29,7 +29,7 @@ class VerbsSlots {
   VerbsSlots& operator=(const VerbsSlots&) = delete;
 
   // Null: there is no memory, or it cannot be registered.
-  VerbsSlot* take();
+  VerbsSlot* take() noexcept;
   void give(VerbsSlot& slot) { spare_.push_back(&slot); }
   // Makes slots so that `count` are spare.
   Error reserve(std::size_t count);
