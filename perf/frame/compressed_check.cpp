@@ -223,7 +223,7 @@ Errors CompressedCheck::compare_bounds(const std::vector<std::span<const float>>
   }
   double bound = 0;
   for (const double own : team_.gather(std::span<const double>(most))) bound += own / parts_;
-  const double allowed = bound * 2 * rounding_of(spec_.values) + allowed_of_result(bound);
+  const double allowed = bound * 2 * rounding_of(spec_.values) + allowed_of_result(type_, bound);
   Errors errors;
   for (const std::span<const float> result : results) {
     for (const float value : result) {
