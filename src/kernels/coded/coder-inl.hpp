@@ -93,13 +93,12 @@ struct Coder {
     return hn::IfThenElse(hn::RebindMask(Floats(), is_last), one, found);
   }
   static HWY_INLINE Float top_of(Word decade) {
-    constexpr std::size_t lanes = hn::MaxLanes(Floats());
-    if constexpr (lanes >= DynamicMap::tops.size()) {
-      HWY_ALIGN float tops[lanes] = {};
-      std::copy(DynamicMap::tops.begin(), DynamicMap::tops.end(), tops);
-      return hn::TableLookupLanes(hn::Load(Floats(), tops), hn::IndicesFromVec(Floats(), decade));
+    const float* const tops = DynamicMap::tops.data();
+    if constexpr (hn::MaxLanes(Floats()) >= 8) {
+      const Float all = hn::LoadU(Floats(), tops);
+      return hn::TableLookupLanes(all, hn::IndicesFromVec(Floats(), decade));
     } else {
-      return hn::GatherIndex(Floats(), DynamicMap::tops.data(), hn::BitCast(Integers(), decade));
+      return hn::GatherIndex(Floats(), tops, hn::BitCast(Integers(), decade));
     }
   }
 

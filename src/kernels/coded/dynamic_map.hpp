@@ -20,9 +20,8 @@ struct DynamicMap {
   static constexpr int zero = 127;           // its code
   static constexpr int last = 128;           // magnitudes but zero; the last one is one
   static constexpr int most_negative = 127;  // there is no minus one
-  // What the upper ends of decades are multiplied by; zero, for what belongs to none, fills them up
-  // to a power of two.
-  static constexpr std::array<float, 8> tops = {1e-6f, 1e-5f, 1e-4f, 1e-3f, 1e-2f, 1e-1f, 1, 0};
+  // The upper ends of decades. Zeros, for what belongs to none, fill them up to the longest vector.
+  static constexpr std::array<float, 16> tops = {1e-6f, 1e-5f, 1e-4f, 1e-3f, 1e-2f, 1e-1f, 1};
   static constexpr float begin = 0.1f;  // of a decade, as part of its end
   static constexpr float range = 0.9f;
 
