@@ -344,7 +344,7 @@ TEST_CASE("which specs code moves", "[collectives][coded]") {
     CHECK(wire->spec() == given);
   }
   for (const char* spec : {"none", "topk:density=0.1", "int8:feedback=1", "fp8:feedback=1", "sign",
-                           "signum", "bounded", "lossless", "efsign", "powersgd:rank=2"}) {
+                           "signum", "bounded", "efsign", "powersgd:rank=2"}) {
     const Expected<WireCoding> wire = WireCoding::of(*Spec::parse(spec));
     REQUIRE_FALSE(wire);
     const std::string text = wire.error().message();

@@ -51,7 +51,6 @@ TEST_CASE("compressed calls of every scheme on device memory give the host's bit
                                           "int8:map=dynamic",
                                           "signum",
                                           "bounded:feedback=1",
-                                          "lossless",
                                           "threshold:value=0.1",
                                           "sidco:density=0.02,values=bf16",
                                           "dgc:density=0.02,warmup=2,clip=3,exchange=ring",
