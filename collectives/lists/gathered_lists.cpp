@@ -3,12 +3,14 @@
 #include <algorithm>
 
 #include "collectives/lists/list_message.hpp"
+#include "compress/scheme.hpp"
 
 namespace pith {
 
 GatheredLists::GatheredLists(Call& call, const SparseCall& args)
     : call_(call),
       args_(args),
+      are_coded_(list_coding_of(args.spec())),
       ranks_(static_cast<std::size_t>(call.size())),
       replaced_(call.host_compute(), ranks_ * args.tensors.size()),
       zeroed_(call.host_compute(), args.tensors.size() * sizeof(std::size_t)),
@@ -50,7 +52,7 @@ std::size_t GatheredLists::find_lists(const Piece& piece, const Piece& tail) con
     if (run < list.runs()) lists()[n++] = list.run(run);
   };
   for (std::size_t r = 0; r < ranks_; ++r) {
-    if (r == static_cast<std::size_t>(call_.rank())) {
+    if (r == static_cast<std::size_t>(call_.rank()) && !are_coded_) {
       const PairList& taken = compressor.taken();
       const std::size_t last = taken.runs() - 1;
       if (piece.number < last) put(taken, piece.number);

@@ -37,6 +37,7 @@ class GatheredLists {
 
   Call& call_;
   const SparseCall& args_;
+  const bool are_coded_;  // then this rank's are read like the others
   const std::size_t ranks_;
   bool all_came_ = false;
   Scratch replaced_;

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "collectives/lists/index_message.hpp"
 #include "collectives/strands.hpp"
+#include "compress/scheme.hpp"
 
 namespace pith {
 
@@ -12,18 +14,45 @@ namespace {
 
 constexpr std::string_view unreadable = "a list that cannot be read";
 
+// How a list's values travel: in their type, or coded in blocks of their own where that is shorter.
+struct ValuesFormat {
+  DType type = DType::f32;
+  std::optional<Coding> coding = {};  // of float32
+
+  static ValuesFormat of(const Spec& spec) { return {spec.values, list_coding_of(spec)}; }
+  bool codes(std::size_t count) const {
+    return coding && coding->bytes(count) < count * size_of(type);
+  }
+  std::size_t bytes(std::size_t count) const {
+    return codes(count) ? coding->bytes(count) : count * size_of(type);
+  }
+  // Of so many pairs in so many lists.
+  std::size_t most_bytes(std::size_t count, std::size_t lists) const {
+    if (!coding) return count * size_of(type);
+    return coding->bytes(count) + lists * (coding->scale_bytes() + Coding::granule);
+  }
+};
+
+Fence write_values(Call& call, const ValuesFormat& format, const SparseList& list, std::byte* out) {
+  if (!format.codes(list.count)) {
+    return call.run<CopyKernel>({out, list.values, list.count * size_of(format.type)});
+  }
+  const auto* const in = reinterpret_cast<const float*>(list.values);
+  return call.run<EncodeValuesKernel>({*format.coding, {}, in, list.count, out});
+}
+
 // each(put) calls put(range, list, replaces) for every list of the message.
 template <class Each>
-ListMessage write(Call& call, DType type, std::uint32_t flags, Each each) {
+ListMessage write(Call& call, const ValuesFormat& format, std::uint32_t flags, Each each) {
   ListMessage message;
   message.says.flags = flags;
   std::size_t room = sizeof message.says;
   each([&](Range range, const SparseList& list, bool) {
     message.says.count += static_cast<std::uint32_t>(list.count);
+    message.values_bytes += format.bytes(list.count);
     room += index_bytes(list.count, range.size);
   });
   message.head = Scratch(call.compute(), room);
-  message.values_bytes = message.says.count * size_of(type);
   if (message.values_bytes > 0) message.values = Scratch(call.compute(), message.values_bytes);
   IndexWriter writer(call, message.head.bytes().data);
   writer.put_value(message.says);
@@ -31,10 +60,9 @@ ListMessage write(Call& call, DType type, std::uint32_t flags, Each each) {
   each([&](Range range, const SparseList& list, bool replaces) {
     writer.put(range, list, replaces);
     message.ready = writer.ready();
-    const std::size_t bytes = list.count * size_of(type);
-    if (bytes == 0) return;
-    message.ready = call.run<CopyKernel>({values, list.values, bytes});
-    values += bytes;
+    if (list.count == 0) return;
+    message.ready = write_values(call, format, list, values);
+    values += format.bytes(list.count);
   });
   message.head_bytes = writer.size();
   return message;
@@ -82,13 +110,24 @@ bool read_indices(Call& call, IndexReader& reader, std::size_t count,
   return left == 0 && reader.done();
 }
 
-void read_values(std::span<const Target> targets, const std::byte* values) {
+// False: there are more or fewer bytes than the lists have.
+bool read_values(Call& call, const ValuesFormat& format, std::span<const Target> targets,
+                 ConstBytes values) {
   for (const Target& target : targets) {
     PairList& into = *target.into;
-    const std::size_t bytes = into.run(target.run).count * size_of(into.type());
-    if (bytes > 0) std::memcpy(into.run_values(target.run), values, bytes);
-    values += bytes;
+    const std::size_t count = into.run(target.run).count;
+    const std::size_t bytes = format.bytes(count);
+    if (bytes > values.size) return false;
+    std::byte* const out = into.run_values(target.run);
+    if (format.codes(count)) {
+      call.host_compute().run<DecodeValuesKernel>(
+          {*format.coding, values.data, count, out, format.type, 1});
+    } else if (bytes > 0) {
+      std::memcpy(out, values.data, bytes);
+    }
+    values = {values.data + bytes, values.size - bytes};
   }
+  return values.size == 0;
 }
 
 std::uint16_t values_lane(ListAddress address) {
@@ -99,7 +138,7 @@ std::uint16_t values_lane(ListAddress address) {
 
 ListMessage write_lists(Call& call, const SparseCall& args, const Round& round,
                         std::uint32_t flags) {
-  return write(call, args.spec().values, flags, [&](auto put) {
+  return write(call, ValuesFormat::of(args.spec()), flags, [&](auto put) {
     for_each_piece(round.lists, [&](const Piece& piece) {
       const PairList& taken = args.tensors[piece.tensor].compressor->taken();
       put(piece.range, taken.part(taken.runs() - 1, piece.range.begin, piece.range.size),
@@ -110,7 +149,7 @@ ListMessage write_lists(Call& call, const SparseCall& args, const Round& round,
 
 ListMessage write_slices(Call& call, std::span<const ListVector> vectors, Range range, DType type,
                          std::uint32_t flags) {
-  return write(call, type, flags, [&](auto put) {
+  return write(call, {type}, flags, [&](auto put) {
     for_each_slice(vectors, range, [&](const ListVector& vector, Range slice) {
       put(slice, part_of(vector.list, type, slice.begin, slice.size), false);
     });
@@ -132,6 +171,29 @@ Task<Error> send_lists_to_all(Call& call, ListAddress name, const ListMessage& m
   });
 }
 
+namespace {
+
+// Only who has decoded the indices knows how many bytes coded values have.
+Task<Error> fetch_values(Call& call, const SparseCall& args, const Round& round, ListAddress from,
+                         ListMessage& message) {
+  std::size_t lists = 0;
+  for_each_piece(round.lists, [&](const Piece&) { ++lists; });
+  const ValuesFormat format = ValuesFormat::of(args.spec());
+  const std::size_t most = format.most_bytes(message.says.count, lists);
+  message.values = Scratch(call.host_compute(), most);
+  if (!format.coding) {
+    message.values_bytes = most;
+    co_return co_await call.recv(from.peer, values_lane(from), from.step, message.values.bytes());
+  }
+  const Expected<std::size_t> came =
+      co_await call.recv_some(from.peer, values_lane(from), from.step, message.values.bytes());
+  if (!came) co_return came.error();
+  message.values_bytes = *came;
+  co_return Error();
+}
+
+}  // namespace
+
 Task<Error> fetch_lists(Call& call, const SparseCall& args, const Round& round, ListAddress from,
                         std::size_t most, ListMessage& message) {
   const std::size_t room = sizeof message.says + most_index_bytes(round.lists, most);
@@ -144,13 +206,13 @@ Task<Error> fetch_lists(Call& call, const SparseCall& args, const Round& round, 
   if (!read_head(reader, message.says) || message.says.count > most) {
     co_return malformed(call, from.peer, unreadable);
   }
-  message.values_bytes = message.says.count * size_of(args.spec().values);
+  if (message.says.count == 0) {
+    args.traffic->received += message.bytes();
+    co_return Error();
+  }
+  Error error = co_await fetch_values(call, args, round, from, message);
   args.traffic->received += message.bytes();
-  if (message.says.count == 0) co_return Error();
-
-  message.values = Scratch(call.host_compute(), message.values_bytes);
-  co_return co_await call.recv(from.peer, values_lane(from), from.step,
-                               message.values.bytes().part(0, message.values_bytes));
+  co_return error;
 }
 
 Error read_lists(Call& call, const SparseCall& args, const Round& round, const ListMessage& message,
@@ -175,7 +237,10 @@ Error read_lists(Call& call, const SparseCall& args, const Round& round, const L
   if (!read_indices(call, reader, message.says.count, targets)) {
     return malformed(call, from, unreadable);
   }
-  read_values(targets, message.values.bytes().data);
+  const ConstBytes values{message.values.bytes().data, message.values_bytes};
+  if (!read_values(call, ValuesFormat::of(args.spec()), targets, values)) {
+    return malformed(call, from, unreadable);
+  }
   return {};
 }
 
@@ -212,7 +277,10 @@ Task<Error> receive_values(Call& call, ListAddress from, std::span<const Target>
   }
   const Scratch values(call.host_compute(), bytes);
   Error error = co_await call.recv(from.peer, values_lane(from), from.step, values.bytes());
-  if (!error) read_values(targets, values.bytes().data);
+  if (!error) {
+    static_cast<void>(
+        read_values(call, {targets[0].into->type()}, targets, {values.bytes().data, bytes}));
+  }
   co_return error;
 }
 

@@ -20,11 +20,15 @@
 // longer than for one hop.
 // Costs on ideal links: topk_cost.hpp.
 //
+// values=int8, int4: a message's values are coded in blocks. Each rank reads its own lists as the
+// others do, so that all add the same values, and keeps what coding has lost.
+//
 // Error feedback is that of [Aji, Heafield 2017; Lin et al. 2018], exact selection in one pass is
 // ours.
 #include <array>
 #include <optional>
 
+#include "collectives/lists/coded_losses.hpp"
 #include "collectives/lists/gathered_lists.hpp"
 #include "collectives/lists/list_message.hpp"
 #include "collectives/sparse/selectors.hpp"
@@ -58,6 +62,7 @@ struct Gathering {
       : args(sparse),
         most(most_pairs(args)),
         by_ring(goes_round_ring(args.spec(), call.size(), most, call.all_views())),
+        are_coded(list_coding_of(args.spec())),
         messages(call.scheduler()),
         lists(call, args) {
     for (const CompressedTensor& tensor : args.tensors) {
@@ -68,6 +73,7 @@ struct Gathering {
   SparseCall args;
   std::size_t most;  // most pairs of a message
   bool by_ring;      // lists go from neighbour to neighbour
+  bool are_coded;    // so are the values of lists
   OutgoingMessages messages;
   GatheredLists lists;
   bool nonfinite = false;
@@ -105,6 +111,19 @@ Outgoing write_round(Call& call, Gathering& gathering, const Round& round) {
   return {write_lists(call, gathering.args, round, spoils ? ListHead::nonfinite : 0), round.step};
 }
 
+Error read(Call& call, Gathering& gathering, const Round& round, const ListMessage& message,
+           int origin, int from) {
+  gathering.nonfinite |= (message.says.flags & ListHead::nonfinite) != 0;
+  std::byte* replaced = gathering.lists.replaced(static_cast<std::size_t>(origin));
+  return read_lists(call, gathering.args, round, message, origin, from, replaced);
+}
+
+Task<Error> read_own(Call& call, Gathering& gathering, const Round& round,
+                     const ListMessage& message) {
+  co_await call.until(message.ready);
+  co_return read(call, gathering, round, message, call.rank(), call.rank());
+}
+
 Task<Error> select(Call& call, Gathering& gathering) {
   const CloseAtEnd closing(gathering.messages);
   const SparseCall& args = gathering.args;
@@ -120,19 +139,16 @@ Task<Error> select(Call& call, Gathering& gathering) {
       if (error) co_return error;
     }
     Outgoing own = write_round(call, gathering, round);
+    if (gathering.are_coded) {
+      error = co_await read_own(call, gathering, round, own.message);
+      if (error) co_return error;
+    }
     const bool open = co_await gathering.messages.push(std::move(own));
     if (!open) co_return Error();
     co_await call.turn();
   }
   gathering.messages.close();
   co_return co_await gathering.lists.zero_results();
-}
-
-Error read(Call& call, Gathering& gathering, const Round& round, const ListMessage& message,
-           int origin, int from) {
-  gathering.nonfinite |= (message.says.flags & ListHead::nonfinite) != 0;
-  std::byte* replaced = gathering.lists.replaced(static_cast<std::size_t>(origin));
-  return read_lists(call, gathering.args, round, message, origin, from, replaced);
 }
 
 Task<Error> receive_direct(Call& call, Gathering& gathering, Round round) {
@@ -226,14 +242,16 @@ Task<Error> gather_lists(Call& call, SparseCall args) {
   if (gathering.nonfinite && !args.spec().drops_nonfinite) {
     deliver_nan(call, args);
   } else {
+    if (gathering.are_coded) keep_list_losses(call, args);
     gathering.lists.write_results();
   }
   co_return error;
 }
 
 // Sums of 16-bit values cannot go by recursive doubling: every hop rounds, and no residual keeps
-// the losses.
+// the losses. Nor is any sum coded.
 bool sums_lists(const Spec& spec) {
+  if (list_coding_of(spec)) return false;
   const Exchange exchange = exchange_of(spec);
   if (exchange == Exchange::recursive_doubling) return spec.values == DType::f32;
   return exchange == Exchange::split;

@@ -68,7 +68,7 @@ Errors CompressedCheck::check(const std::vector<std::span<const float>>& gradien
   // are elected that no single rank has. A density that adapts is not known here.
   const bool plain = spec_.sparse() && !spec_.adapts() && !spec_.may_bypass && !spec_.by_host;
   const pith::Electors electors = spec_.scheme->electors;
-  if (plain && electors == pith::Electors::each_rank) {
+  if (plain && electors == pith::Electors::each_rank && !list_coding_of(spec_)) {
     return compare_with_topk(gradients, results, compressors);
   }
   // Without a residual the elected elements are unknown; so are those that common knowledge elects,

@@ -99,6 +99,11 @@ struct Scheme {
   std::string_view lacks = {};
   // Of the exchange `low-rank`: the rank of the factors as which matrices are sent.
   std::size_t (*rank)(const Spec& spec) = nullptr;
+  // Of lists of pairs: how their values travel, if not in the type `values`. May be null.
+  std::optional<Coding> (*list_coding)(const Spec& spec) = nullptr;
+  // Vectors are parameters, which a call brings nearer to their average: its operation is avg, it
+  // needs a vector, and keeps no residual of it.
+  bool averages_parameters = false;
   // The number of calls that are dense before the first one that is not; null: none.
   std::uint64_t (*dense_calls)(const Spec& spec) = nullptr;
   // The density of the call of this step, the largest first; null: it is the spec's.
@@ -131,6 +136,9 @@ inline bool changes_accumulators(const Spec& spec) {
 // 0: matrices are not sent as factors.
 inline std::size_t rank_of(const Spec& spec) {
   return spec.scheme->rank ? spec.scheme->rank(spec) : 0;
+}
+inline std::optional<Coding> list_coding_of(const Spec& spec) {
+  return spec.scheme->list_coding ? spec.scheme->list_coding(spec) : std::nullopt;
 }
 // Whether the call of this step is dense because the spec begins with dense ones.
 inline bool starts_dense(const Spec& spec, std::uint64_t step) {

@@ -95,10 +95,11 @@ inline constexpr Key seed{.name = "seed",
 
 // The keys of a scheme with an election: its own, between those that all such schemes have.
 template <std::size_t n>
-constexpr std::array<Key, n + 10> of_election(const std::array<Key, n>& own) {
+constexpr std::array<Key, n + 10> of_election(const std::array<Key, n>& own,
+                                              const Key& values_key = values) {
   std::array<Key, n + 10> all;
   const std::array<Key, 4> first = {density, objective, weight, quantise};
-  const std::array<Key, 6> last = {values, feedback, hierarchy, bypass, nonfinite, seed};
+  const std::array<Key, 6> last = {values_key, feedback, hierarchy, bypass, nonfinite, seed};
   std::copy(first.begin(), first.end(), all.begin());
   std::copy(own.begin(), own.end(), all.begin() + first.size());
   std::copy(last.begin(), last.end(), all.begin() + first.size() + n);

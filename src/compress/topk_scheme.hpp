@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "compress/spec.hpp"
+#include "compress/scheme.hpp"
 
 namespace pith {
 
@@ -18,9 +18,13 @@ inline Exchange exchange_of(const Spec& spec) { return static_cast<Exchange>(spe
 inline bool goes_round_ring(const Spec& spec, int ranks, std::size_t pairs, bool views) {
   constexpr std::size_t port_bytes = std::size_t{1} << 16;
   if (ranks <= 2 || exchange_of(spec) == Exchange::direct) return false;
-  if (exchange_of(spec) != Exchange::automatic) return true;
-  const std::size_t pair_bytes = 1 + size_of(spec.values);
-  return !views && static_cast<std::size_t>(ranks - 1) * pairs * pair_bytes > port_bytes;
+  const std::optional<Coding> coding = list_coding_of(spec);
+  const bool chooses =
+      exchange_of(spec) == Exchange::automatic || (coding && exchange_of(spec) != Exchange::ring);
+  if (!chooses) return true;
+  const std::size_t value_bytes =
+      coding ? coding->bytes(pairs) : pairs * static_cast<std::size_t>(size_of(spec.values));
+  return !views && static_cast<std::size_t>(ranks - 1) * (pairs + value_bytes) > port_bytes;
 }
 
 }  // namespace pith

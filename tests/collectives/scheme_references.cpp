@@ -11,6 +11,7 @@
 #include "core/mix.hpp"
 #include "kernels/coded_values.hpp"
 #include "tests/collectives/ar_topk_reference.hpp"
+#include "tests/collectives/coded_lists_reference.hpp"
 #include "tests/collectives/coded_reference.hpp"
 #include "tests/collectives/common_reference.hpp"
 #include "tests/collectives/kept_reference.hpp"
@@ -141,6 +142,11 @@ class TopkReference final : public SchemeReference {
   std::vector<std::vector<std::vector<float>>> residuals_;   // by rank and tensor
   std::vector<std::vector<std::vector<float>>> velocities_;  // of dgc; else the gradients
 };
+
+std::unique_ptr<SchemeReference> topk_reference(const SparseCase& c) {
+  if (list_coding_of(*Spec::parse(c.spec))) return coded_lists_reference(c);
+  return std::make_unique<TopkReference>(c);
+}
 
 // --- AR-Topk ---
 
@@ -340,8 +346,9 @@ const std::vector<SchemeTest>& table() {
       {"topk",
        {"", "exchange=direct", "exchange=ring", "exchange=split", "exchange=recursive-doubling",
         "exchange=direct,values=bf16", "exchange=ring,values=f16", "exchange=split,values=bf16",
-        "exchange=recursive-doubling,values=bf16", "feedback=0,values=f16"},
-       make<TopkReference>,
+        "exchange=recursive-doubling,values=bf16", "feedback=0,values=f16",
+        "exchange=direct,values=int4", "exchange=ring,values=int8", "feedback=0,values=int4"},
+       topk_reference,
        [](const Spec& spec) { return exchange_of(spec) == Exchange::recursive_doubling; }},
       {"threshold", {"value=0.05", "value=0.1,values=bf16"}, threshold_reference},
       {"sidco", {"", "law=pareto,values=f16", "feedback=0"}, sidco_reference},

@@ -34,6 +34,8 @@ std::vector<Scheme> built_schemes() {
       {"topk:density=0.01,values=bf16", {140000}, 1},
       {"topk:density=0.1,exchange=ring", {300, 40}, 0},
       {"topk:density=0.1,exchange=split", {300, 40}, 0},
+      {"topk:density=0.1,values=int4", {300, 0, 40}, 1},
+      {"topk:density=0.01,values=int8,exchange=ring", {140000}, 1},
       {"topk:density=0.1,exchange=recursive-doubling", {300, 40}, 0},
       {"spardl:density=0.1,values=bf16", {300, 0, 40}, 1},
       {"ok-topk:density=0.1", {300, 40}, 0},
