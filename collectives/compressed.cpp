@@ -108,9 +108,12 @@ Task<Error> run_scheme(Call& call, const SparseCall& args, bool dense) {
                                                  : run_flat_scheme(call, args);
 }
 
+// Whether the call may be dense, if that is faster. A dense average is not what gossip gives.
+bool may_bypass(const Spec& spec) { return spec.may_bypass && !spec.scheme->averages_parameters; }
+
 // Whether measured times decide if the call is dense. They are kept by the first tensor.
 bool is_measured(const Spec& spec) {
-  return spec.sparse() && spec.may_bypass && !spec.adapts() && !spec.by_host;
+  return spec.sparse() && may_bypass(spec) && !spec.adapts() && !spec.by_host;
 }
 
 // Whether the call is made dense, but for measured times. Depends only on what ranks agree on.
@@ -119,7 +122,7 @@ bool is_dense(const CallContext& context, const Spec& spec, std::size_t all, std
   const Hosts* const hosts = is_by_host(context, spec) ? context.hosts : nullptr;
   if (hosts && hosts->count() == 1) return true;
   if (spec.adapts()) return spec.adapted_to_dense();
-  return (hosts || spec.sparse()) && spec.may_bypass &&
+  return (hosts || spec.sparse()) && may_bypass(spec) &&
          context.chooser->is_faster_dense(spec, all, hosts);
 }
 
@@ -156,8 +159,34 @@ Error check_lists(std::span<const CompressedTensor> tensors) {
                       pairs, elements, most_pairs, most_elements)};
 }
 
+namespace {
+
+// Of schemes whose vectors are parameters.
+Error check_average(const CallContext& context, const CompressedTensor& tensor) {
+  const std::string_view name = tensor.compressor->spec().scheme->name;
+  const auto refuse = [&](std::string_view what, std::string_view expected) -> Error {
+    return {Code::invalid_argument,
+            fmt::format("{} averages parameters: {}, expected {}", name, what, expected)};
+  };
+  const auto* const lent = reinterpret_cast<const std::byte*>(tensor.compressor->accumulator());
+  if (!tensor.average) return refuse("op is sum", "avg");
+  if (tensor.sparse.count) return refuse("the result is sparse", "a dense one");
+  if (tensor.count > 0 && (!tensor.send || tensor.send == lent)) {
+    return refuse("send is NULL or the compressor's accumulator", "this rank's parameters");
+  }
+  const bool on_device = tensor.device || context.compute->kind() != MemoryKind::host;
+  return on_device ? refuse("memory is a device's", "the host's") : Error();
+}
+
+}  // namespace
+
 Error check_compressed_call(const CallContext& context, std::span<const CompressedTensor> tensors) {
   const Spec& spec = tensors[0].compressor->spec();
+  if (spec.scheme->averages_parameters) {
+    for (const CompressedTensor& tensor : tensors) {
+      if (Error error = check_average(context, tensor)) return error;
+    }
+  }
   const std::uint64_t step = tensors[0].compressor->step;
   const bool stays_dense = !spec.adapts() && is_dense(context, spec, elements_of(tensors), step);
   return stays_dense ? Error() : check_lists(tensors);

@@ -19,6 +19,7 @@ Task<Error> allreduce_random_k(Call& call, SparseCall args);
 Task<Error> allreduce_ar_topk(Call& call, SparseCall args);
 Task<Error> allreduce_exdyna(Call& call, SparseCall args);
 Task<Error> allreduce_deft(Call& call, SparseCall args);
+Task<Error> allreduce_choco(Call& call, SparseCall args);
 
 namespace {
 
@@ -37,6 +38,7 @@ constexpr std::array table{
     SparseExchange{"ar-topk", allreduce_ar_topk},      //
     SparseExchange{"exdyna", allreduce_exdyna},        //
     SparseExchange{"deft", allreduce_deft},            //
+    SparseExchange{"choco", allreduce_choco},          //
 };
 
 }  // namespace

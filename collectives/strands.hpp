@@ -95,20 +95,26 @@ class Event {
   std::coroutine_handle<> waiter_;
 };
 
-// Runs start(distance) -> Task<Error> for distances 1 to P-1: so many at once that a link is busy,
-// so few that thousands of ranks take no more memory than a few.
+// Runs start(k) -> Task<Error> for k below n: so many at once that a link is busy, so few that
+// thousands of ranks take no more memory than a few. The call has the memory of frames.
 template <class Start>
-Task<Error> with_every_other(Call& call, Start start) {
+Task<Error> with_each(Call&, std::size_t n, Start start) {
   constexpr std::size_t most_in_flight = 16;
   std::array<Task<Error>, most_in_flight> tasks;
-  const auto others = static_cast<std::size_t>(call.size() - 1);
-  for (std::size_t first = 0; first < others; first += most_in_flight) {
-    const std::size_t batch = std::min(most_in_flight, others - first);
-    for (std::size_t i = 0; i < batch; ++i) tasks[i] = start(static_cast<int>(first + i) + 1);
+  for (std::size_t first = 0; first < n; first += most_in_flight) {
+    const std::size_t batch = std::min(most_in_flight, n - first);
+    for (std::size_t i = 0; i < batch; ++i) tasks[i] = start(static_cast<int>(first + i));
     Error error = co_await when_all(std::span(tasks).first(batch));
     if (error) co_return error;
   }
   co_return Error();
+}
+
+// The same for distances 1 to P-1.
+template <class Start>
+Task<Error> with_every_other(Call& call, Start start) {
+  return with_each(call, static_cast<std::size_t>(call.size() - 1),
+                   [start](int k) { return start(k + 1); });
 }
 
 }  // namespace pith

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "collectives/coded/wire_coding.hpp"
+#include "compress/scheme.hpp"
 #include "frame/algorithms.hpp"
 #include "frame/compressed_timing.hpp"
 #include "frame/compressors.hpp"
@@ -166,7 +167,12 @@ int run_process(const Program& program, const Start& start) {
 
 void check_compressible(const Program& program) {
   const std::string& text = program.options.compress;
-  if (text.empty() || program.collective.keeps_residual) return;
+  if (text.empty()) return;
+  if (program.collective.keeps_residual) {
+    if (!spec_to_measure(text).scheme->averages_parameters) return;
+    throw std::runtime_error(fmt::format(
+        "--compress is {}, which averages parameters, expected a scheme that sums", text));
+  }
   if (program.collective.compressed_call == nullptr) {
     throw std::runtime_error(fmt::format("--compress is {}, but {} has no compressed form", text,
                                          program.collective.name));

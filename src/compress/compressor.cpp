@@ -100,6 +100,7 @@ void Compressor::clear_spent(Compute& host) {
 void Compressor::forget_delivered() {
   layout.hosts = 0;     // ranks may be at other places on equal hosts
   bypass_control = {};  // other links, and ranks that may know nothing
+  gossip = {};          // other neighbours
   stats.begun = {};
   stats.timed = {};
   for (Taken& taken : taken_) taken.delivered = false;

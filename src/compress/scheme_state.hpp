@@ -7,6 +7,7 @@
 #include "compress/density_control.hpp"
 #include "compress/election.hpp"
 #include "compress/exdyna_control.hpp"
+#include "compress/gossip/memories.hpp"
 #include "compress/low_rank/factors.hpp"
 #include "compress/threshold_forecast.hpp"
 #include "compress/thresholds/stage_control.hpp"
@@ -32,12 +33,14 @@ struct SchemeState {
   ExdynaControl exdyna;        // partitions and threshold (exdyna, micro)
   LowRankState low_rank;       // shapes and right factors (powersgd)
   StageControl stages;         // of the fitted law (sidco)
+  GossipMemories gossip;       // of parameters (choco)
 
   // Magnitudes were multiplied by this factor.
   void scale(float factor) {
     forecast.scale(factor);
     raw_norm.scale(double(factor));
     exdyna.scale(double(factor));
+    gossip.scale(factor);
   }
 };
 

@@ -33,6 +33,7 @@ extern const Scheme ar_topk_scheme;
 extern const Scheme exdyna_scheme;
 extern const Scheme micro_scheme;
 extern const Scheme deft_scheme;
+extern const Scheme choco_scheme;
 
 namespace {
 
@@ -66,6 +67,7 @@ constexpr std::array table{
     &exdyna_scheme,     //
     &micro_scheme,      //
     &deft_scheme,       //
+    &choco_scheme,      //
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "collectives/sparse/coded_cost.hpp"
 #include "collectives/varying/varying_cost.hpp"
+#include "compress/gossip/choco_scheme.hpp"
 #include "compress/low_rank/layout.hpp"
 #include "compress/scheme.hpp"
 #include "model/nominal.hpp"
@@ -40,10 +41,14 @@ CallCost compressed_cost(const Spec& spec, double density, std::size_t count, in
   }
   if (!spec.sparse()) return dense_cost(count, ranks);
   const double k = double(elected_of(density, count));
-  const double lists = gathers_lists(spec) ? others : 2;
+  const bool gossips = spec.scheme->averages_parameters;
+  const double lists = gossips               ? GossipGraph(graph_of(spec), 0, ranks).degree()
+                       : gathers_lists(spec) ? others
+                                             : 2;
   const bool indices = spec.scheme->electors != Electors::all_alike;
   const double pair_bytes = indices ? nominal::pair_bytes : double(size_of(spec.values));
-  return {2 * others, lists * k * pair_bytes, (lists + 1) * k * nominal::add_pair + passes(count)};
+  return {2 * (gossips ? lists : others), lists * k * pair_bytes,
+          (lists + 1) * k * nominal::add_pair + passes(count)};
 }
 
 CallCost dense_cost(std::size_t count, int ranks) {

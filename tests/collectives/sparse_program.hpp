@@ -15,6 +15,7 @@
 #include "collectives/algorithm.hpp"
 #include "collectives/compressed.hpp"
 #include "collectives/sparse/compressed_calls.hpp"
+#include "compress/scheme.hpp"
 #include "kernels/scalar.hpp"
 #include "tests/collectives/dense_program.hpp"
 #include "tests/sim/world.hpp"
@@ -64,7 +65,9 @@ inline SimConfig world_of(const SparseCase& c, SimConfig config = {}) {
 
 // Tests see the scheme itself, unless they ask for the choice.
 inline std::string never_dense(const std::string& spec) {
-  if (!Spec::parse(spec)->sparse() || spec.find("bypass=") != std::string::npos) return spec;
+  const Spec parsed = *Spec::parse(spec);
+  const bool is_open = parsed.sparse() && !parsed.scheme->averages_parameters;
+  if (!is_open || spec.find("bypass=") != std::string::npos) return spec;
   return spec + (spec.find(':') == std::string::npos ? ":" : ",") + "bypass=never";
 }
 

@@ -102,6 +102,7 @@ class PithExplain(unittest.TestCase):
                        "int8:map=dynamic", "signum", "bounded:abs=0.01", "lossless",
                        "threshold:value=0.1", "sidco", "dgc", "wangni", "adaptive",
                        "topk:exchange=split,values=f32", "topk:hierarchy=host",
+                       "topk:exchange=split,values=int4", "choco:graph=torus",
                        "topk:exchange=recursive-doubling,values=f16"):
             answer, by_name = self.answer("--compress", scheme, "--link", "100m", "--hosts", "4")
             self.assertTrue(by_name[answer["taken"]]["compressed"], scheme)

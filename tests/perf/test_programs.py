@@ -209,6 +209,9 @@ class ExitStatus(unittest.TestCase):
                 self.assertEqual(rows_of(done.stdout), [])
         done = run("reduce_perf", "--ranks", "2", "--compress", "topk")
         self.assertEqual((done.returncode, done.stderr.count("no compressed form")), (1, 1))
+        done = run("all_reduce_perf", "--ranks", "2", "--compress", "choco")
+        self.assertEqual((done.returncode, done.stderr.count("expected a scheme that sums")),
+                         (1, 1))
         done = run("broadcast_perf", "--ranks", "2", "--compress", "topk:density=0.1")
         self.assertEqual((done.returncode, done.stderr.count("--compress: compressor is topk:")),
                          (1, 1), done.stderr)
@@ -249,6 +252,7 @@ class Compressed(unittest.TestCase):
         for scheme, rule in (("exdyna", "quantile"), ("micro", "intended"), ("exdyna", "released")):
             self.check(f"{scheme}:rule={rule},values=bf16", "-o", "avg")
         self.check("micro:values=f16", "-d", "half")
+        self.check("topk:values=int4", "-o", "avg")
         for spec in ("deft:density=0.5", "topk:hierarchy=host", "ar-topk:feedback=0", "bf16"):
             self.check(spec)
 

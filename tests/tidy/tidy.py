@@ -71,6 +71,7 @@ LARGE_CLASSES = {
     # Lists of fields, without behaviour.
     "Bench": (30, 22),
     "Options": (30, 32),
+    "Scheme": (30, 22),
     "Settings": (30, 39),
     "State": (30, 22),
     "UcxLibrary": (30, 29),

@@ -59,6 +59,9 @@ Bypass bypass_of(const Question& question, const Model& model, std::size_t eleme
   }
   if (!by_host && !spec.sparse())
     return {false, false, "compressed: bypass is for schemes that elect"};
+  if (spec.scheme->averages_parameters) {
+    return {false, false, "compressed: the scheme averages parameters by gossip"};
+  }
   if (!spec.may_bypass) return {false, false, "compressed: bypass=never"};
   const std::string link =
       model.views() ? "shared memory" : fmt::format("{:.3g} Gbit/s", 8e-9 / model.link().beta);

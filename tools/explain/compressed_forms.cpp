@@ -13,11 +13,13 @@
 #include "collectives/sparse/paper_costs.hpp"
 #include "collectives/sparse/random_k_cost.hpp"
 #include "collectives/sparse/topk_cost.hpp"
+#include "collectives/sparse/whole/choco_cost.hpp"
 #include "collectives/sparse/whole/kept_sums.hpp"
 #include "collectives/varying/varying_cost.hpp"
 #include "compress/ar_topk_scheme.hpp"
 #include "compress/deft/plan.hpp"
 #include "compress/exdyna_scheme.hpp"
+#include "compress/gossip/choco_scheme.hpp"
 #include "compress/kept_sums/kept_sums_scheme.hpp"
 #include "compress/low_rank/layout.hpp"
 #include "compress/topk_scheme.hpp"
@@ -39,7 +41,11 @@ struct Exchanging {
   bool views = false;
   LinkCost link;
 
-  double value_bits() const { return 8 * static_cast<double>(size_of(spec.values)); }
+  double value_bits() const {
+    const auto coding = list_coding_of(spec);
+    if (!coding) return 8 * static_cast<double>(size_of(spec.values));
+    return 8 * static_cast<double>(coding->bytes(coding->block)) / coding->block;
+  }
   std::size_t pairs() const { return count == 0 ? 0 : elected_of(spec.density, count); }
   // Messages of a list while the vector is being read, and of what is left then.
   int parcels() const { return static_cast<int>(chunks_in(count, parcel())); }
@@ -73,8 +79,9 @@ std::string topk_form(std::string_view exchange) {
 
 std::string taken_topk(const Exchanging& e) {
   const Exchange exchange = exchange_of(e.spec);
-  if (exchange == Exchange::split) return topk_form("split");
-  if (exchange == Exchange::recursive_doubling && e.spec.values == DType::f32) {
+  const bool sums = !list_coding_of(e.spec);
+  if (sums && exchange == Exchange::split) return topk_form("split");
+  if (sums && exchange == Exchange::recursive_doubling && e.spec.values == DType::f32) {
     return topk_form("recursive-doubling");
   }
   return topk_form(goes_round_ring(e.spec, e.ranks, e.pairs(), e.views) ? "ring" : "direct");
@@ -96,6 +103,7 @@ Forms topk_forms(const Exchanging& e) {
   };
   add("direct", topk_direct_cost(shape, e.link), true);
   if (e.ranks > 2) add("ring", topk_ring_cost(shape, e.link), true);
+  if (list_coding_of(e.spec)) return forms;
   add("split", topk_split_cost(whole, e.link), false);
   if (e.spec.values == DType::f32) {
     add("recursive-doubling", topk_recursive_doubling_cost(whole, e.link), false);
@@ -171,6 +179,11 @@ Forms forms_of(const Exchanging& e) {
   } else if (const std::size_t rank = rank_of(e.spec)) {
     forms.add(forms.takes,
               low_rank_cost(LowRankLayout::square_elements(e.count, rank), e.ranks, e.link));
+  } else if (e.spec.scheme->averages_parameters) {
+    TopkShape shape{.ranks = e.ranks, .count = e.count, .density = e.spec.density};
+    shape.value_bits = e.value_bits();
+    forms.add(forms.takes,
+              choco_cost(shape, GossipGraph(graph_of(e.spec), 0, e.ranks).degree(), e.link));
   } else if (e.spec.scheme->electors == Electors::each_then_owners) {
     forms.add(forms.takes, kept_seconds(e));
   } else if (gathers_lists(e.spec)) {

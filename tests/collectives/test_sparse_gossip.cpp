@@ -1,0 +1,262 @@
+// CHOCO-SGD against its definition, with every rank's memory of every neighbour, and what gossip
+// must do: ranks come nearer to each other, and their mean stays.
+#include <cmath>
+#include <set>
+
+#include "compress/gossip/choco_scheme.hpp"
+#include "compress/saved_state.hpp"
+#include "kernels/host_compute.hpp"
+#include "tests/catch.hpp"
+#include "tests/collectives/largest.hpp"
+#include "tests/collectives/rounded.hpp"
+#include "tests/collectives/sparse_program.hpp"
+
+namespace pith::test {
+
+namespace {
+
+using Vector = std::vector<float>;
+
+std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
+
+SparseCase case_of(const std::string& spec, int ranks, std::vector<std::size_t> counts) {
+  SparseCase c;
+  c.spec = spec;
+  c.ranks = ranks;
+  c.counts = std::move(counts);
+  c.average = true;
+  return c;
+}
+
+// Without the check of steps of other schemes that all ranks have the same result.
+std::string step(SparseProgram& program, World& world) {
+  for (const Error& error :
+       run_ranks(world, [&](Call&call, int rank) { return program.start(call, rank); })) {
+    if (error) return error.message();
+  }
+  return {};
+}
+
+std::vector<int> neighbours(const std::string& spec, int rank, int ranks) {
+  const GossipGraph graph(graph_of(*Spec::parse(spec)), rank, ranks);
+  std::vector<int> all;
+  for (int k = 0; k < graph.degree(); ++k) all.push_back(graph[k]);
+  return all;
+}
+
+// The definition, of one tensor.
+class ChocoReference {
+ public:
+  ChocoReference(const std::string& spec, int ranks, std::size_t count)
+      : text_(spec), spec_(*Spec::parse(spec)), told_(at(ranks), Vector(count)) {}
+
+  std::vector<Vector> step(const std::vector<Vector>& x) {
+    const auto ranks = static_cast<int>(x.size());
+    for (int r = 0; r < ranks; ++r) tell(x[at(r)], told_[at(r)]);
+    std::vector<Vector> next = x;
+    for (int r = 0; r < ranks; ++r) {
+      const std::vector<int> others = neighbours(text_, r, ranks);
+      const double weight = 1.0 / static_cast<double>(others.size() + 1);
+      for (std::size_t i = 0; i < x[0].size(); ++i) {
+        double sum = 0;
+        for (const int j : others) sum += weight * (double(told_[at(j)][i]) - told_[at(r)][i]);
+        next[at(r)][i] = static_cast<float>(x[at(r)][i] + gamma_of(spec_) * sum);
+      }
+    }
+    return next;
+  }
+  const Vector& told(int rank) const { return told_[at(rank)]; }
+
+ private:
+  void tell(const Vector& x, Vector& told) const {
+    Vector difference(x.size());
+    Vector magnitudes(x.size());
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      difference[i] = x[i] - told[i];
+      magnitudes[i] = std::fabs(difference[i]);
+    }
+    for (const std::size_t i : largest(magnitudes, elected_of(spec_.density, x.size()))) {
+      told[i] += rounded(difference[i], spec_.values);
+    }
+  }
+
+  std::string text_;
+  Spec spec_;
+  std::vector<Vector> told_;  // what the neighbours of each rank know
+};
+
+double distance(const std::vector<Vector>& x) {
+  double squares = 0;
+  for (std::size_t i = 0; i < x[0].size(); ++i) {
+    double mean = 0;
+    for (const Vector& one : x) mean += double(one[i]) / static_cast<double>(x.size());
+    for (const Vector& one : x) squares += (double(one[i]) - mean) * (double(one[i]) - mean);
+  }
+  return std::sqrt(squares);
+}
+
+std::vector<Vector> parameters(SparseProgram& program) {
+  std::vector<Vector> x;
+  for (int r = 0; r < program.sparse_case().ranks; ++r) x.push_back(program.gradient(r));
+  return x;
+}
+
+// The results become the parameters.
+void go_on(SparseProgram& program) {
+  for (int r = 0; r < program.sparse_case().ranks; ++r) program.gradient(r) = program.result(r);
+}
+
+Task<Error> give_up(Call& call) {
+  co_return call.fail(Error(Code::internal, "one rank has given up"));
+}
+
+}  // namespace
+
+TEST_CASE("graphs of gossip are symmetric, and every rank has as many neighbours",
+          "[sparse][gossip]") {
+  for (const char* graph : {"ring", "torus", "complete"}) {
+    const std::string spec = fmt::format("choco:graph={}", graph);
+    for (int ranks = 1; ranks <= 20; ++ranks) {
+      INFO(spec << ", " << ranks);
+      const std::size_t degree = neighbours(spec, 0, ranks).size();
+      for (int r = 0; r < ranks; ++r) {
+        const std::vector<int> mine = neighbours(spec, r, ranks);
+        CHECK(mine.size() == degree);
+        CHECK(std::set<int>(mine.begin(), mine.end()).size() == degree);
+        for (const int other : mine) {
+          const std::vector<int> theirs = neighbours(spec, other, ranks);
+          CHECK(other != r);
+          CHECK(std::count(theirs.begin(), theirs.end(), r) == 1);
+        }
+      }
+    }
+  }
+  CHECK(neighbours("choco:graph=torus", 0, 12) == std::vector<int>{1, 3, 4, 8});
+  CHECK(neighbours("choco", 0, 5) == std::vector<int>{1, 4});
+}
+
+TEST_CASE("gossip is CHOCO-SGD's definition", "[sparse][gossip]") {
+  std::size_t turn = 0;
+  const char* const keys[] = {"gamma=0.3", "gamma=0.5,graph=torus", "graph=complete,values=bf16",
+                              "gamma=1,values=f16"};
+  for (const int ranks : {1, 2, 3, 4, 6, 9}) {
+    for (const std::size_t count : {1, 17, 1000}) {
+      const std::string spec = fmt::format("choco:density=0.1,{}", keys[turn++ % std::size(keys)]);
+      INFO(spec << ", " << ranks << " ranks, " << count);
+      SparseProgram program(case_of(spec, ranks, {count}));
+      World world(world_of(program.sparse_case()));
+      if (ranks == 4) world.set_order(RankOrder({2, 0, 3, 1}));
+      ChocoReference reference(spec, ranks, count);
+      program.draw(turn);
+      for (int call = 0; call < 6; ++call) {
+        const std::vector<Vector> expected = reference.step(parameters(program));
+        REQUIRE(step(program, world) == "");
+        for (int r = 0; r < ranks; ++r) {
+          CHECK(program.compressor(r).gossip.own == reference.told(r));
+          for (std::size_t i = 0; i < count; ++i) {
+            const float off = std::fabs(program.result(r)[i] - expected[at(r)][i]);
+            if (off > 2e-6f * (1 + std::fabs(expected[at(r)][i]))) FAIL("element " << i);
+          }
+        }
+        go_on(program);
+      }
+      CHECK(world.leaks() == "");
+    }
+  }
+}
+
+TEST_CASE("gossip brings ranks nearer to each other, and keeps their mean", "[sparse][gossip]") {
+  constexpr std::size_t count = 500;
+  for (const char* keys : {"density=0.1,gamma=0.2", "density=0.1,gamma=0.2,graph=torus",
+                           "density=0.1,gamma=0.2,graph=complete,values=bf16"}) {
+    const std::string spec = fmt::format("choco:{}", keys);
+    INFO(spec);
+    SparseProgram program(case_of(spec, 8, {count}));
+    World world(world_of(program.sparse_case()));
+    program.draw(1);
+    const std::vector<Vector> before = parameters(program);
+    for (int call = 0; call < 300; ++call) {
+      REQUIRE(step(program, world) == "");
+      go_on(program);
+    }
+    const std::vector<Vector> after = parameters(program);
+    CHECK(distance(after) < 0.05 * distance(before));
+    for (std::size_t i = 0; i < count; ++i) {
+      double moved = 0;
+      for (int r = 0; r < 8; ++r) moved += (double(after[at(r)][i]) - before[at(r)][i]) / 8;
+      if (std::fabs(moved) > 1e-5) FAIL("element " << i << " has moved by " << moved);
+    }
+    for (int r = 0; r < 8; ++r) {
+      const std::vector<int> others = neighbours(spec, r, 8);
+      for (std::size_t i = 0; i < count; ++i) {
+        double known = 0;
+        for (const int j : others) known += program.compressor(j).gossip.own[i];
+        known /= static_cast<double>(others.size() + 1);
+        const double off = std::fabs(program.compressor(r).gossip.neighbours[i] - known);
+        if (off > 1e-4) FAIL("rank " << r << ": another memory of element " << i);
+      }
+    }
+  }
+}
+
+TEST_CASE("gossip of several tensors in one call is that of each", "[sparse][gossip]") {
+  const std::string spec = "choco:density=0.05,gamma=0.3";
+  SparseProgram together(case_of(spec, 3, {1000, 0, 70}));
+  SparseProgram apart(case_of(spec, 3, {1000}));
+  World world(world_of(together.sparse_case()));
+  World other(world_of(apart.sparse_case()));
+  together.draw(1);
+  for (int r = 0; r < 3; ++r) apart.gradient(r) = together.gradient(r);
+  REQUIRE(step(together, world) == "");
+  REQUIRE(step(apart, other) == "");
+  for (int r = 0; r < 3; ++r) CHECK(together.result(r) == apart.result(r));
+}
+
+TEST_CASE("gossip goes on from a saved state, and from before calls that are undone",
+          "[sparse][gossip]") {
+  const SparseCase c = case_of("choco:density=0.05,gamma=0.3", 4, {700});
+  HostCompute host;
+  SparseProgram first(c);
+  SparseProgram second(c);
+  World world(world_of(c));
+  World other(world_of(c));
+  first.draw(1);
+  for (int call = 0; call < 3; ++call) REQUIRE(step(first, world) == "");
+  for (int r = 0; r < c.ranks; ++r) {
+    std::vector<std::byte> bytes(saved_bytes(first.compressor(r)));
+    save(first.compressor(r), bytes.data());
+    REQUIRE_FALSE(load(second.compressor(r), host, bytes));
+    second.gradient(r) = first.gradient(r);
+  }
+  REQUIRE(step(first, world) == "");
+  REQUIRE(step(second, other) == "");
+  std::vector<Vector> results;
+  for (int r = 0; r < c.ranks; ++r) {
+    CHECK(first.result(r) == second.result(r));
+    results.push_back(first.result(r));
+    first.compressor(r).return_after(host, 3);
+  }
+  REQUIRE(step(first, world) == "");
+  for (int r = 0; r < c.ranks; ++r) CHECK(first.result(r) == results[at(r)]);
+}
+
+TEST_CASE("a call that fails leaves gossip as it was before", "[sparse][gossip]") {
+  const SparseCase c = case_of("choco:density=0.05,gamma=0.3", 5, {700});
+  SparseProgram program(c);
+  World world(world_of(c));
+  program.draw(1);
+  REQUIRE(step(program, world) == "");
+  std::vector<GossipMemories> before;
+  for (int r = 0; r < c.ranks; ++r) before.push_back(program.compressor(r).gossip);
+  const std::vector<Error> errors = run_ranks(
+      world, [&](Call& call, int r) { return r == 1 ? give_up(call) : program.start(call, r); });
+  CHECK(errors[0]);  // waits for rank 1's list
+  HostCompute host;
+  for (const int r : {0, 2, 3, 4}) {
+    if (!errors[at(r)]) program.compressor(r).return_after(host, 1);
+    CHECK(program.compressor(r).gossip.own == before[at(r)].own);
+    CHECK(program.compressor(r).gossip.neighbours == before[at(r)].neighbours);
+  }
+}
+
+}  // namespace pith::test
