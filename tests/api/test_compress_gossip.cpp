@@ -18,7 +18,7 @@ pithResult_t averaged(const float* send, std::vector<float>& recv, pithRedOp_t o
 }
 
 void meets(Rank& self, pithComm_t comm) {
-  const Compressor compressor("choco:density=0.1,gamma=0.3");
+  const Compressor compressor("choco:density=0.5,gamma=0.3");
   std::vector<float> x(count, static_cast<float>(self.rank));
   for (int step = 0; step < 150; ++step) {
     ok(averaged(x.data(), x, pithAvg, compressor, comm));

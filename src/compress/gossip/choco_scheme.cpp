@@ -58,7 +58,7 @@ constinit const Scheme choco_scheme{
     .exchange = "choco",
     .keys = choco_keys,
     .density = 0.01,
-    .numbers = {0.04},
+    .numbers = {0.01},
     .averages_parameters = true,
     .sections = choco_sections};
 
