@@ -51,7 +51,7 @@ class CodedListsReference final : public SchemeReference {
     std::vector<float> magnitudes(own.size());
     std::ranges::transform(own, magnitudes.begin(), [](float sum) { return std::fabs(sum); });
     const float most = own.empty() ? 0 : *std::ranges::max_element(magnitudes);
-    const float bound = most * most_lost_ * (1 + 1e-5f) + 1e-36f;  // a scale may underflow
+    const float bound = most * (most_lost_ + 1e-6f) + 1e-36f;  // a scale may underflow
     std::vector<float> left = program.residual(rank, t);
     for (const std::size_t i : largest(magnitudes, elected_of(spec_.density, own.size()))) {
       if (!(std::fabs(left[i]) <= bound)) return fmt::format("element {}: {} is left", i, left[i]);
