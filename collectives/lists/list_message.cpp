@@ -206,6 +206,7 @@ Task<Error> fetch_lists(Call& call, const SparseCall& args, const Round& round, 
   if (!read_head(reader, message.says) || message.says.count > most) {
     co_return malformed(call, from.peer, unreadable);
   }
+  message.values_bytes = 0;  // the message may have been another one before
   if (message.says.count == 0) {
     args.traffic->received += message.bytes();
     co_return Error();
