@@ -122,7 +122,7 @@ TEST_CASE("a transport that is asked for and not there", "[startup]") {
           // The rank that comes second may hear of the first one's end only.
           if (result == pithRemoteError) return;
           for (const char* word : {"PITH_TRANSPORT is \"shm,ucx\"", "ucx is not available to rank",
-                                   "known are local, shm, ucx, tcp"}) {
+                                   "known are local, shm, verbs, ucx, tcp"}) {
             ensure(text.find(word) != std::string::npos, text);
           }
         }) == "");

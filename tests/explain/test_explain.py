@@ -170,7 +170,7 @@ class PithExplain(unittest.TestCase):
                 (["--hosts", "2", "--views"], "--hosts is 2, expected 1 with --views"),
                 (["--compress", "nothing"], "expected one of none"),
                 (["--compress", "topk", "--collective", "broadcast"],
-                 "expected bf16, int8, fp8, qsgd, terngrad or natural, without feedback=1"),
+                 "expected bf16, fp16, int8, fp8, qsgd, terngrad or natural, without feedback=1"),
                 (["--compress", "int8", "--collective", "gather"],
                  "--collective is gather, expected allreduce, allgather, reduce_scatter,"),
                 (["--svg", "/nowhere/x"], "--svg is /nowhere/x, which cannot be written")):

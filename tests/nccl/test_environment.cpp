@@ -104,7 +104,7 @@ TEST_CASE("NCCL's variables that name resources", "[nccl]") {
                                {"NCCL_SHM_DISABLE", "1"}});
   CHECK(settings_now().ifname == "eth");
   CHECK(settings_now().chunk == 4194304 / 8);
-  CHECK(settings_now().transport == "^shm,ucx");
+  CHECK(settings_now().transport == "^shm,verbs,ucx");
   setenv("NCCL_SOCKET_IFNAME", "ib", 1);
   CHECK(settings_now().ifname == "ib");
   setenv("NCCL_BUFFSIZE", "much", 1);
@@ -175,7 +175,7 @@ TEST_CASE("NCCL's variables of InfiniBand are UCX's", "[nccl]") {
   CHECK(devices("^mlx5_1") == "");
   CHECK(devices("^=mlx5_1") == "");
   const Environment variables({{"NCCL_IB_TC", "106"}, {"NCCL_IB_DISABLE", "1"}});
-  CHECK(settings_now().transport == "^ucx");
+  CHECK(settings_now().transport == "^verbs,ucx");
   CHECK(defaults_of_library("UCX_") == Variables{{"IB_TRAFFIC_CLASS", "106"}});
 }
 

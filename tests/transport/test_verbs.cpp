@@ -89,18 +89,24 @@ TEST_CASE("verbs: many messages of all lengths are on their way at once", "[verb
           for (std::uint32_t i = count; i-- > 0;) {
             got.push_back(&self.receive(peer, 100 + i, i * 331));
           }
+          std::size_t others = 0;
           for (ReceiveOp* op : got) {
             // Takes completions without acting on them, and sends meanwhile.
-            self.until(
-                [&] {
-                  self.transport->arm();
-                  sent.push_back(&self.send(peer, 90, {}));
-                  self.wait(self.receive(peer, 90, 0));
-                  return op->remaining == 0;
-                },
-                "receive");
+            const auto is_there = [&] {
+              self.transport->arm();
+              if (others < 1000) sent.push_back(&self.send(peer, 90, {}));
+              others = std::min<std::size_t>(others + 1, 1000);
+              return op->remaining == 0;
+            };
+            self.until(is_there, "receive");
             const std::uint32_t i = op->receive.tag.call - 100;
             must(same(op->data, pattern(i * 331, i)), "contents differ");
+          }
+          sent.push_back(&self.send(peer, 91, pattern(others, 1)));
+          ReceiveOp& told = self.receive(peer, 91, 1000);
+          self.wait(told);
+          for (std::size_t i = 0; i < told.receive.length; ++i) {
+            self.wait(self.receive(peer, 90, 0));
           }
           for (SendOp* op : sent) self.wait(*op);
           self.leave();
