@@ -14,7 +14,8 @@ namespace pith::test {
 
 namespace {
 
-// Those whose residuals of integers are integers, so that no order of additions shows: not adaptive.
+// Those whose residuals of integers are integers, so that no order of additions shows: not
+// adaptive.
 constexpr const char* specs[] = {
     "topk:density=0.05",
     "topk:density=0.05,exchange=ring",

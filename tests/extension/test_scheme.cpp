@@ -27,7 +27,7 @@ TEST_CASE("the table has the scheme, and messages name it") {
   CHECK(all.back()->name == "in-turn");
   CHECK(Spec::parse("in-turn:seed=3")->text().starts_with("in-turn:density=0.01,"));
   const std::string refusal = Spec::parse("topj").error().message();
-  CHECK(refusal.find("deft, in-turn") != std::string::npos);
+  CHECK(refusal.find("choco, in-turn") != std::string::npos);
   const Spec spec = *Spec::parse("in-turn:seed=3,values=f16");
   CHECK(Spec::unpack(spec.pack()) == spec);
 }
