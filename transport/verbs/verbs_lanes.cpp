@@ -23,6 +23,7 @@ Error VerbsLanes::make(std::span<const std::unique_ptr<VerbsRail>> rails) {
 
 std::vector<VerbsEnd> VerbsLanes::ends() const {
   std::vector<VerbsEnd> all;
+  all.reserve(lanes_.size());
   for (const Lane& lane : lanes_) all.push_back(lane.pair.end());
   return all;
 }
