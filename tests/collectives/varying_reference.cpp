@@ -142,7 +142,7 @@ class VaryingReference final : public SchemeReference {
       if (!coding_.keeps_rest || r == part.owner) continue;
       for (std::size_t i = 0; i < n; ++i) rest_of(part, r)[i] = values[i] - sent[i];
     }
-    const std::vector<float> result = case_.ranks == 1 ? sums : coded(sums);
+    std::vector<float> result = case_.ranks == 1 ? sums : coded(sums);
     if (!coding_.keeps_rest) return result;
     const std::vector<float> own = values_of(program, part, part.owner);
     for (std::size_t i = 0; i < n; ++i) {
