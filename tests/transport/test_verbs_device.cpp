@@ -1,7 +1,8 @@
 // VerbsTransport over a device of this host; skipped where there is none. tests/rdma runs these
 // cases in a virtual machine with soft-RoCE.
-#include <signal.h>
 #include <sys/mman.h>
+
+#include <csignal>
 
 #include "catch.hpp"
 #include "tests/transport/verbs_rank.hpp"
