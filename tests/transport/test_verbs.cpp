@@ -80,6 +80,9 @@ TEST_CASE("verbs: every path, by writes and by frames", "[verbs]") {
 
 TEST_CASE("verbs: many messages of all lengths are on their way at once", "[verbs]") {
   const CleanNetwork clean;
+  // So that there are more requests than a connection takes.
+  FakeVerbs::instance().request_bytes = 1000;
+  FakeVerbs::instance().requests_a_look = 40;
   CHECK(run_threads([](int rank, const Names& names) {
           VerbsRank self(rank, names, written_from(2000));
           const int peer = 1 - rank;
@@ -164,6 +167,7 @@ void abort_receiver(VerbsRank& self, int turns) {
 
 void send_to_aborted(VerbsRank& self) {
   Doomed doomed(doomed_bytes);
+  std::fill(doomed.data.begin(), doomed.data.end(), std::byte{9});
   doomed.prepare(doomed.send, 0);
   doomed.send.header.comm = doomed.comm.id;
   doomed.send.header.length = doomed_bytes;
