@@ -55,4 +55,9 @@ struct TransportFactory {
   std::string_view (*host_of)(std::string_view address) = nullptr;
 };
 
+// What `make` returns where the transport of this name cannot be made: nothing, so that others are
+// used, or, if PITH_TRANSPORT names it, an error that says why.
+Expected<std::unique_ptr<PeerTransport>> not_available(const TransportSite& site,
+                                                       std::string_view name, const Error& why);
+
 }  // namespace pith

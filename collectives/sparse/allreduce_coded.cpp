@@ -14,7 +14,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <optional>
 
 #include "collectives/lists/coded_sum.hpp"
 #include "collectives/sparse/coded_cost.hpp"
@@ -28,15 +27,11 @@ namespace {
 
 constexpr std::size_t most_strands = CodedShape::strands;
 
-// Writes the results. Pairs are written in order; elements of a dense result in any order.
-class Results {
+// Decodes what was received into the results.
+class Results : public WholeResults {
  public:
   Results(Call& call, const SparseCall& args, const Coding& coding)
-      : call_(call), args_(args), coding_(coding) {
-    writer_.emplace(call, args.tensors[0]);
-  }
-  Results(const Results&) = delete;
-  Results& operator=(const Results&) = delete;
+      : WholeResults(call, args), call_(call), args_(args), coding_(coding) {}
 
   void put(const Piece& piece, const std::byte* coded) {
     const CompressedTensor& tensor = args_.tensors[piece.tensor];
@@ -44,16 +39,6 @@ class Results {
     decode(piece, coded, tensor.recv + piece.range.begin * size_of(tensor.type), tensor.type,
            divisor_of(tensor, call_.size()), tensor.device ? *tensor.device : call_.compute());
   }
-  // After the last parcel, if no rank's gradient was bad: only now values leave the accumulators.
-  void finish() {
-    conclude_before(args_.tensors.size());
-    for (const CompressedTensor& tensor : args_.tensors) {
-      tensor.compressor->stats.selected_union = tensor.count;
-      tensor.compressor->take_all();
-    }
-  }
-  // Nothing is written any more.
-  void abandon() { writer_.reset(); }
 
  private:
   void decode(const Piece& piece, const std::byte* coded, std::byte* out, DType type, float divisor,
@@ -64,35 +49,23 @@ class Results {
     const Scratch sums(call_.host_compute(), piece.range.size * sizeof(float));
     decode(piece, coded, sums.bytes().data, DType::f32, 1, call_.host_compute());
     conclude_before(piece.tensor);
-    put_all(call_, args_.tensors[piece.tensor], *writer_, piece.range, sums.bytes().data,
+    put_all(call_, args_.tensors[piece.tensor], writer(), piece.range, sums.bytes().data,
             DType::f32);
-  }
-  void conclude_before(std::size_t end) {
-    while (tensor_ < end) {
-      args_.conclude(args_.tensors[tensor_], *writer_);
-      ++tensor_;
-      if (tensor_ < args_.tensors.size()) writer_.emplace(call_, args_.tensors[tensor_]);
-    }
   }
 
   Call& call_;
   const SparseCall& args_;
   const Coding& coding_;
-  std::size_t tensor_ = 0;  // the first that is not concluded
-  std::optional<ResultWriter> writer_;
 };
 
 struct CodedCall {
   CodedCall(Call& call, const SparseCall& sparse)
       : args(sparse), coding(*coding_of(sparse.spec())), results(call, args, coding) {
     std::size_t all = 0;
-    bool pairs = false;
-    for (const CompressedTensor& tensor : args.tensors) {
-      all += tensor.count;
-      pairs = pairs || tensor.sparse.count;
-    }
+    for (const CompressedTensor& tensor : args.tensors) all += tensor.count;
     parcel = CodedShape::parcel(all);
-    strands = pairs ? 1 : std::clamp<std::size_t>(chunks_in(all, parcel), 1, most_strands);
+    strands =
+        any_pairs(args) ? 1 : std::clamp<std::size_t>(chunks_in(all, parcel), 1, most_strands);
   }
   CodedCall(const CodedCall&) = delete;
   CodedCall& operator=(const CodedCall&) = delete;

@@ -61,4 +61,20 @@ bool is_nan(const std::byte* sums, DType type) {
   return std::isnan(value);
 }
 
+void WholeResults::conclude_before(std::size_t end) {
+  while (tensor_ < end) {
+    args_.conclude(args_.tensors[tensor_], *writer_);
+    ++tensor_;
+    if (tensor_ < args_.tensors.size()) writer_.emplace(call_, args_.tensors[tensor_]);
+  }
+}
+
+void WholeResults::finish() {
+  conclude_before(args_.tensors.size());
+  for (const CompressedTensor& tensor : args_.tensors) {
+    tensor.compressor->stats.selected_union = tensor.count;
+    tensor.compressor->take_all();
+  }
+}
+
 }  // namespace pith

@@ -1,6 +1,10 @@
 // The result of a compressed call that sent every element.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+
 #include "collectives/compressed.hpp"
 #include "collectives/lists/result_writer.hpp"
 
@@ -28,5 +32,37 @@ void put_all(Call& call, const CompressedTensor& tensor, ResultWriter& writer, R
 void conclude_whole(const SparseCall& args, const CompressedTensor& tensor, ResultWriter& writer);
 // Whether the first sum is NaN: some rank has contributed nothing but NaN, and all ranks see it.
 bool is_nan(const std::byte* sums, DType type);
+
+// Writers of the results of a call that sends every element: pairs are written in order, elements
+// of a dense result in any order.
+class WholeResults {
+ public:
+  WholeResults(Call& call, const SparseCall& args) : call_(call), args_(args) {
+    writer_.emplace(call, args.tensors[0]);
+  }
+  WholeResults(const WholeResults&) = delete;
+  WholeResults& operator=(const WholeResults&) = delete;
+
+  // Of the tensor whose pairs are being written.
+  ResultWriter& writer() { return *writer_; }
+  // Earlier tensors are complete.
+  void conclude_before(std::size_t end);
+  // After the last element, if no rank's gradient was bad: only now values leave the accumulators.
+  void finish();
+  // Nothing is written any more.
+  void abandon() { writer_.reset(); }
+
+ private:
+  Call& call_;
+  const SparseCall& args_;
+  std::size_t tensor_ = 0;  // the first that is not concluded
+  std::optional<ResultWriter> writer_;
+};
+
+// Whether a tensor's result is pairs.
+inline bool any_pairs(const SparseCall& args) {
+  return std::ranges::any_of(args.tensors,
+                             [](const CompressedTensor& one) { return one.sparse.count; });
+}
 
 }  // namespace pith

@@ -219,19 +219,6 @@ class Measurement {
     control.own_is_added = true;
     co_return error;
   }
-  // Makes a compressor count into a histogram for as long as this object lives.
-  class CountingInto {
-   public:
-    CountingInto(Compressor& compressor, MagnitudeHistogram& histogram) : compressor_(compressor) {
-      compressor.histogram = &histogram;
-    }
-    CountingInto(const CountingInto&) = delete;
-    CountingInto& operator=(const CountingInto&) = delete;
-    ~CountingInto() { compressor_.histogram = nullptr; }
-
-   private:
-    Compressor& compressor_;
-  };
   // Writes the bins from the largest magnitude down to this rank's k-th: the k-th of all ranks is
   // not smaller.
   static void write_bins(IndexWriter& writer, const std::array<std::uint64_t, bins>& counts,

@@ -29,6 +29,20 @@ class Answer {
   Told* told_ = &own_;
 };
 
+// Makes a compressor's passes count into a histogram for as long as this object lives.
+class CountingInto {
+ public:
+  CountingInto(Compressor& compressor, MagnitudeHistogram& histogram) : compressor_(compressor) {
+    compressor.histogram = &histogram;
+  }
+  CountingInto(const CountingInto&) = delete;
+  CountingInto& operator=(const CountingInto&) = delete;
+  ~CountingInto() { compressor_.histogram = nullptr; }
+
+ private:
+  Compressor& compressor_;
+};
+
 // Adds the gradient in a range and updates the statistics, in parts with a yield after each.
 Task<Error> add_in_turns(Call& call, const SparseCall& args, Compressor& compressor, Range range);
 // Takes the values at `count` indices, which the caller has written behind the pairs of taken() and

@@ -18,7 +18,6 @@
 // coding.
 #include <algorithm>
 #include <array>
-#include <optional>
 
 #include "collectives/sparse/coded_cost.hpp"
 #include "collectives/sparse/dense_result.hpp"
@@ -32,59 +31,22 @@ namespace {
 
 constexpr std::size_t most_strands = CodedShape::strands;
 
-// Writes the results. Pairs are written in order; elements of a dense result in any order.
-class Results {
- public:
-  Results(Call& call, const SparseCall& args) : call_(call), args_(args) {
-    writer_.emplace(call, args.tensors[0]);
-  }
-  Results(const Results&) = delete;
-  Results& operator=(const Results&) = delete;
-
-  void put(const VaryingParcel& parcel) {
-    parcel.for_each_slice({0, parcel.count()}, [&](const VaryingSlice& slice) {
-      const CompressedTensor& tensor = args_.tensors[slice.tensor];
-      if (tensor.sparse.count) conclude_before(slice.tensor);
-      const auto* const sums = reinterpret_cast<const std::byte*>(parcel.sums(slice));
-      put_all(call_, tensor, *writer_, slice.range, sums, DType::f32);
-    });
-  }
-  // After the last parcel, if no rank's gradient was bad: only now values leave the accumulators.
-  void finish() {
-    conclude_before(args_.tensors.size());
-    for (const CompressedTensor& tensor : args_.tensors) {
-      tensor.compressor->stats.selected_union = tensor.count;
-      tensor.compressor->take_all();
-    }
-  }
-  // Nothing is written any more.
-  void abandon() { writer_.reset(); }
-
- private:
-  void conclude_before(std::size_t end) {
-    while (tensor_ < end) {
-      args_.conclude(args_.tensors[tensor_], *writer_);
-      ++tensor_;
-      if (tensor_ < args_.tensors.size()) writer_.emplace(call_, args_.tensors[tensor_]);
-    }
-  }
-
-  Call& call_;
-  const SparseCall& args_;
-  std::size_t tensor_ = 0;  // the first that is not concluded
-  std::optional<ResultWriter> writer_;
-};
+void put(Call& call, const SparseCall& args, WholeResults& results, const VaryingParcel& parcel) {
+  parcel.for_each_slice({0, parcel.count()}, [&](const VaryingSlice& slice) {
+    const CompressedTensor& tensor = args.tensors[slice.tensor];
+    if (tensor.sparse.count) results.conclude_before(slice.tensor);
+    const auto* const sums = reinterpret_cast<const std::byte*>(parcel.sums(slice));
+    put_all(call, tensor, results.writer(), slice.range, sums, DType::f32);
+  });
+}
 
 struct VaryingCall {
   VaryingCall(Call& call, const SparseCall& sparse)
       : args(sparse), coding(sparse.spec().scheme->varying(sparse.spec())), results(call, args) {
-    bool pairs = false;
-    for (const CompressedTensor& tensor : args.tensors) {
-      all += tensor.count;
-      pairs = pairs || tensor.sparse.count;
-    }
+    for (const CompressedTensor& tensor : args.tensors) all += tensor.count;
     parcel = CodedShape::parcel(all);
-    strands = pairs ? 1 : std::clamp<std::size_t>(chunks_in(all, parcel), 1, most_strands);
+    strands =
+        any_pairs(args) ? 1 : std::clamp<std::size_t>(chunks_in(all, parcel), 1, most_strands);
   }
   VaryingCall(const VaryingCall&) = delete;
   VaryingCall& operator=(const VaryingCall&) = delete;
@@ -101,7 +63,7 @@ struct VaryingCall {
   std::size_t parcel = 0;   // elements
   std::size_t strands = 1;  // of this rank: it depends on its results
   bool nan = false;         // some rank's gradient is not finite
-  Results results;
+  WholeResults results;
 };
 
 // Adds gradients, and copies the sums to the host if they are on a device.
@@ -156,7 +118,7 @@ Task<Error> sum_parcel(Call& call, VaryingCall& varying, Pieces pieces, std::uin
   error = co_await sum_varying(call, parcel, step, flags);
   if (error) co_return error;
   varying.nan = varying.nan || flags != 0;
-  if (!varying.nan) varying.results.put(parcel);
+  if (!varying.nan) put(call, varying.args, varying.results, parcel);
   error = co_await settle_parcel(call, varying, pieces, copies);
   co_await call.turn();
   co_return error;

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include "settings/transport_names.hpp"
 #include "transport/transport_factory.hpp"
 #include "transport/ucx/ucx.hpp"
 
@@ -19,12 +18,7 @@ Expected<std::unique_ptr<PeerTransport>> make(const TransportSite& site) {
   Expected<std::unique_ptr<UcxTransport>> made = UcxTransport::create(
       site.scheduler, site.mailbox, site.rank, site.ranks, site.secret, options);
   if (made) return std::unique_ptr<PeerTransport>(std::move(*made));
-  if (!site.named) return std::unique_ptr<PeerTransport>();
-  return Error(Code::invalid_argument,
-               fmt::format("PITH_TRANSPORT is \"{}\", and ucx is not available to rank {}: {}; "
-                           "known are {}",
-                           site.settings.transport, site.rank, made.error().message(),
-                           fmt::join(transport_names, ", ")));
+  return not_available(site, "ucx", made.error());
 }
 
 Expected<std::string> usable(const ListenPlace& place) {

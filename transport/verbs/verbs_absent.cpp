@@ -1,7 +1,4 @@
 // Stands in for this folder where libibverbs' headers were not found.
-#include <fmt/format.h>
-
-#include "settings/transport_names.hpp"
 #include "transport/transport_factory.hpp"
 
 namespace pith {
@@ -13,12 +10,7 @@ Error absent() {
 }
 
 Expected<std::unique_ptr<PeerTransport>> make(const TransportSite& site) {
-  if (!site.named) return std::unique_ptr<PeerTransport>();
-  return Error(Code::invalid_argument,
-               fmt::format("PITH_TRANSPORT is \"{}\", and verbs is not available to rank {}: {}; "
-                           "known are {}",
-                           site.settings.transport, site.rank, absent().message(),
-                           fmt::join(transport_names, ", ")));
+  return not_available(site, "verbs", absent());
 }
 
 Expected<std::string> usable(const ListenPlace&) { return absent(); }

@@ -73,7 +73,7 @@ Error VerbsQueuePair::failed(const char* what, int error) const {
 Error VerbsQueuePair::make_ready() {
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_INIT;
-  attributes.pkey_index = static_cast<std::uint16_t>(rail_->wish().pkey_index);
+  attributes.pkey_index = static_cast<std::uint16_t>(rail_->wish().pkey);
   attributes.port_num = rail_->port();
   attributes.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
   const int error = rail_->verbs().modify_qp(
@@ -91,7 +91,7 @@ Error VerbsQueuePair::meet(const VerbsPlace& place, const VerbsEnd& theirs) {
     return mtu;
   };
   int mtu = std::min<int>(place.mtu, rail_->place().mtu);
-  if (wish.path_mtu != 0) mtu = std::min(mtu, mtu_of(wish.path_mtu));
+  if (wish.mtu != 0) mtu = std::min(mtu, mtu_of(wish.mtu));
   attributes.path_mtu = static_cast<ibv_mtu>(mtu);
   attributes.dest_qp_num = theirs.number;
   attributes.rq_psn = theirs.first_packet;
@@ -99,9 +99,9 @@ Error VerbsQueuePair::meet(const VerbsPlace& place, const VerbsEnd& theirs) {
   attributes.min_rnr_timer = asks_again_after;
   ibv_ah_attr& way = attributes.ah_attr;
   way.dlid = place.lid;
-  way.sl = static_cast<std::uint8_t>(wish.service_level);
+  way.sl = static_cast<std::uint8_t>(wish.level);
   way.port_num = rail_->port();
-  way.is_global = place.link_layer == IBV_LINK_LAYER_ETHERNET || wish.gid_index >= 0 ? 1 : 0;
+  way.is_global = place.link_layer == IBV_LINK_LAYER_ETHERNET || wish.gid >= 0 ? 1 : 0;
   if (way.is_global != 0) {
     std::memcpy(way.grh.dgid.raw, place.gid, sizeof place.gid);
     way.grh.sgid_index = rail_->gid_index();

@@ -82,7 +82,7 @@ Error VerbsRail::find_gid(const ibv_port_attr& port) {
   const bool by_host = ethernet && as_gid(wish_.host, host);
   for (int index = 0; index < port.gid_tbl_len; ++index) {
     ibv_gid_entry entry{};
-    if (wish_.gid_index >= 0 && index != wish_.gid_index) continue;
+    if (wish_.gid >= 0 && index != wish_.gid) continue;
     if (verbs_.query_gid_ex(context_, port_, static_cast<std::uint32_t>(index), &entry) != 0) {
       continue;
     }
@@ -93,11 +93,11 @@ Error VerbsRail::find_gid(const ibv_port_attr& port) {
     best_rank = rank;
   }
   if (best_rank < 0 && ethernet) {
-    return {Code::system,
-            wish_.gid_index >= 0
-                ? fmt::format("port {} has no GID with index {} (PITH_VERBS_GID)", name_,
-                              wish_.gid_index)
-                : fmt::format("port {} has no GID: its network interface has no address", name_)};
+    return {
+        Code::system,
+        wish_.gid >= 0
+            ? fmt::format("port {} has no GID with index {} (gid= of PITH_VERBS)", name_, wish_.gid)
+            : fmt::format("port {} has no GID: its network interface has no address", name_)};
   }
   gid_index_ = static_cast<std::uint8_t>(best.gid_index);
   std::memcpy(place_.gid, best.gid.raw, sizeof place_.gid);
@@ -163,8 +163,9 @@ Expected<std::vector<std::unique_ptr<VerbsRail>>> VerbsRail::open_all(const Verb
     return Error(Code::system, "this host has no RDMA device");
   }
   constexpr int most_ports = 4;
-  Error why_not(Code::system,
-                fmt::format("no RDMA port fits PITH_VERBS_DEVICES, which is \"{}\"", wish.devices));
+  Error why_not(
+      Code::system,
+      fmt::format("no RDMA port fits devices= of PITH_VERBS, which is \"{}\"", wish.devices));
   std::vector<std::unique_ptr<VerbsRail>> rails;
   for (int d = 0; d < count; ++d) {
     for (int port = 1; port <= most_ports; ++port) {

@@ -10,21 +10,14 @@
 #include <string_view>
 #include <vector>
 
+#include "settings/verbs_settings.hpp"
 #include "transport/verbs/verbs_library.hpp"
 
 namespace pith {
 
-// What the user may ask of devices; see the settings of the same names. Numbers below 0: choose.
-struct VerbsWish {
-  std::string devices;  // "mlx5_0:1,mlx5_1", "^mlx5_2"; empty: the port that carries `host`
-  std::string host;     // the address of this rank in numbers; empty: none
-  int gid_index = -1;
-  int pkey_index = 0;
-  int service_level = 0;
-  int traffic_class = 0;
-  int path_mtu = 0;  // bytes, 256 to 4096; 0: the port's
-  int timeout = 14;  // an acknowledgement is waited for 4.096 us * 2^timeout
-  int retries = 6;   // 7 means for ever to soft-RoCE
+// What the user asks of devices, and the address of this rank in numbers; empty: none.
+struct VerbsWish : VerbsSettings {
+  std::string host;
 };
 
 // Where a port is in the network; travels to peers.

@@ -53,20 +53,6 @@ Task<Error> take_part(Call& call, const SparseCall& args, Compressor& compressor
   co_return error;
 }
 
-// Makes a compressor's passes count into a histogram for as long as this object lives.
-class CountingInto {
- public:
-  CountingInto(Compressor& compressor, MagnitudeHistogram& histogram) : compressor_(compressor) {
-    compressor.histogram = &histogram;
-  }
-  CountingInto(const CountingInto&) = delete;
-  CountingInto& operator=(const CountingInto&) = delete;
-  ~CountingInto() { compressor_.histogram = nullptr; }
-
- private:
-  Compressor& compressor_;
-};
-
 }  // namespace
 
 Task<Error> take_chosen(Call& call, const SparseCall& args, Compressor& compressor, Choice choice) {
