@@ -19,14 +19,28 @@ struct Interrupted {
   std::vector<Error> errors;
 };
 
-// The next call of all ranks, which then come to its end.
-inline Interrupted interrupt_call(SparseProgram& program, World& world, const Interruption& where) {
+// Begins the next call of all ranks.
+inline void start_call(SparseProgram& program, World& world) {
   world.new_calls();
   std::vector<Task<Error>> tasks;
   for (int r = 0; r < program.sparse_case().ranks; ++r) {
     tasks.push_back(program.start(world.call(r), r));
   }
   world.start(std::move(tasks));
+}
+
+// Makes the next call of all ranks.
+inline std::uint64_t steps_of_call(SparseProgram& program, World& world) {
+  start_call(program, world);
+  std::uint64_t steps = 0;
+  while (world.sim().step()) ++steps;
+  world.finish();
+  return steps;
+}
+
+// The next call of all ranks, which then come to its end.
+inline Interrupted interrupt_call(SparseProgram& program, World& world, const Interruption& where) {
+  start_call(program, world);
   std::uint64_t done = 0;
   while (done < where.step && world.sim().step()) ++done;
   if (where.death) {

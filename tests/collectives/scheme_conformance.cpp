@@ -206,4 +206,11 @@ std::string check_interrupted(const SparseCase& c, int calls_before, std::uint64
   return interrupt_everywhere(c, calls_before, stride, interrupt);
 }
 
+std::uint64_t steps_of_call(const SparseCase& c, int calls_before) {
+  SparseProgram program(c);
+  World world(world_of(c));
+  if (!program.begin(world, calls_before).empty()) return 0;  // which check_interrupted tells
+  return steps_of_call(program, world);
+}
+
 }  // namespace pith::test

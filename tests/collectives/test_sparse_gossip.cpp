@@ -7,6 +7,7 @@
 #include "compress/saved_state.hpp"
 #include "kernels/host_compute.hpp"
 #include "tests/catch.hpp"
+#include "tests/collectives/interruption.hpp"
 #include "tests/collectives/largest.hpp"
 #include "tests/collectives/rounded.hpp"
 #include "tests/collectives/sparse_program.hpp"
@@ -256,6 +257,57 @@ TEST_CASE("a call that fails leaves gossip as it was before", "[sparse][gossip]"
     if (!errors[at(r)]) program.compressor(r).return_after(host, 1);
     CHECK(program.compressor(r).gossip.own == before[at(r)].own);
     CHECK(program.compressor(r).gossip.neighbours == before[at(r)].neighbours);
+  }
+}
+
+namespace {
+
+// Survivors have their memories of before the call, which some have completed.
+bool interrupt_gossip(const SparseCase& c, int calls_before, const Interruption& where,
+                      std::string& failure) {
+  SparseProgram program(c);
+  World world(world_of(c));
+  program.draw(1);
+  for (int call = 0; call < calls_before; ++call) failure += step(program, world);
+  std::vector<GossipMemories> before;
+  for (int r = 0; r < c.ranks; ++r) before.push_back(program.compressor(r).gossip);
+  const auto [reached, errors] = interrupt_call(program, world, where);
+  HostCompute host;
+  for (int r = 0; r < c.ranks && failure.empty(); ++r) {
+    if (!world.ended(r)) failure = fmt::format("rank {} never ends", r);
+    if (errors[at(r)].code() == Code::internal) failure = errors[at(r)].message();
+    if (!where.survived_by(r)) continue;
+    Compressor& own = program.compressor(r);
+    if (!errors[at(r)]) own.return_after(host, static_cast<std::uint32_t>(calls_before));
+    if (own.gossip.own == before[at(r)].own && own.gossip.neighbours == before[at(r)].neighbours) {
+      continue;
+    }
+    failure = fmt::format("rank {}: another memory", r);
+  }
+  failure += world.leaks();
+  return reached;
+}
+
+}  // namespace
+
+TEST_CASE("gossip of many ranks, whose messages come in any order", "[sparse][gossip]") {
+  const int ranks = full && !sanitized ? 256 : 40;
+  for (const char* keys : {"gamma=0.3", "gamma=0.5,graph=torus", "graph=complete"}) {
+    SparseCase c = case_of(fmt::format("choco:density=0.05,{}", keys), ranks, {1000});
+    c.jitter_s = 1e-3;
+    INFO(describe(c));
+    SparseProgram program(c);
+    World world(world_of(c));
+    ChocoReference reference(c.spec, ranks, c.counts[0]);
+    program.draw(1);
+    for (int call = 0; call < 2; ++call) {
+      reference.step(parameters(program));
+      REQUIRE(step(program, world) == "");
+      for (int r = 0; r < ranks; ++r) CHECK(program.compressor(r).gossip.own == reference.told(r));
+      go_on(program);
+    }
+    const std::uint64_t steps = steps_of_call(program, world);
+    CHECK(interrupt_everywhere(c, 1, steps / 3 + 1, interrupt_gossip) == "");
   }
 }
 
