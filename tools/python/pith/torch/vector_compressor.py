@@ -16,11 +16,19 @@ from pith.torch import _backend
 AUTO_SPEC_FEW = "topk:density=auto,quantise=auto"
 AUTO_SPEC_MANY = "ar-topk:density=auto,quantise=auto"
 AUTO_FEW_RANKS = 8
+AVERAGES_PARAMETERS = ("choco",)  # its results differ from rank to rank
 
 
 def check_spec(spec: str) -> None:
-    if spec != "auto":
-        _backend.GradientCompressor(spec)
+    """ValueError if libpith refuses the spec, or if it is not one for gradients."""
+    if spec == "auto":
+        return
+    _backend.GradientCompressor(spec)
+    if spec.partition(":")[0] in AVERAGES_PARAMETERS:
+        raise ValueError(
+            f'spec "{spec}" averages parameters with neighbours, expected a compressor whose '
+            "results are the same on every rank"
+        )
 
 
 def spec_for(spec: str, size: int) -> str:
