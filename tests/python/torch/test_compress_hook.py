@@ -314,6 +314,31 @@ def test_own_state() -> None:
     run_ranks(body, 2)
 
 
+@pytest.mark.parametrize("keys", ["", ",values=bf16", ",clip=1"])
+def test_a_residual_stays_what_it_is_with_momentum(keys: str) -> None:
+    """Among gradients of zero, in a compressor that adds velocities."""
+
+    def body(rank: int, size: int) -> None:
+        model = torch.nn.Linear(100, 10, bias=False)
+        residual = torch.arange(1.0, 1001).reshape(10, 100) / 1024
+        hook = pith.torch.compress_hook(f"dgc:density=0.01,momentum=0.5,bypass=never{keys}")
+        saved = {"spec": hook.spec, "scale": None, "residuals": {"weight": residual}}
+        hook.load_state_dict(saved, model)
+        ddp = DDP(model)
+        ddp.register_comm_hook(None, hook)
+        sent = torch.zeros(10, 100)
+        for _ in range(4):
+            ddp.zero_grad()
+            ddp(torch.zeros(1, 100)).sum().backward()
+            sent += gradients(model)["weight"]
+        left = hook.state_dict(model)["residuals"]["weight"]
+        share = 1.0 if "clip" not in keys else ((sent + left) / residual).mean()
+        torch.testing.assert_close(sent + left, share * residual, rtol=1e-5, atol=1e-5)
+        assert (sent != 0).any()
+
+    run_ranks(body, 2)
+
+
 def test_auto_and_statistics() -> None:
     def body(rank: int, size: int) -> None:
         model = make_model()

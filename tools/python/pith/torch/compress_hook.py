@@ -17,6 +17,7 @@ from pith.stats import CompressorStats
 from pith.torch import _backend
 from pith.torch.backend import backend_of
 from pith.torch.bucket_stats import stats_of
+from pith.torch.handed_on import HandedOn
 from pith.torch.vector_compressor import check_spec, shares_of, spec_for
 
 
@@ -27,6 +28,11 @@ class _Bucket:
         self.compressor = _backend.GradientCompressor(spec)
         self.compressor.set_shape([list(parameter.shape) for parameter in parameters])
         self.parameters = list(parameters)
+        self.handed_on = HandedOn(spec)
+
+    def scale(self, factor: float) -> None:
+        self.compressor.scale(factor)
+        self.handed_on.scale(factor)
 
     def residuals(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """What is held of each parameter; nothing before the first call."""
@@ -63,7 +69,8 @@ class CompressHook:
         backend = backend_of(state, buffer.device)
         self._follow_scale()
         held = self._bucket_of(bucket.parameters(), backend.size())
-        self._add_waiting(bucket)
+        held.handed_on.take_back(buffer, held.compressor)
+        self._add_waiting(held, buffer)
         if bucket.is_last():
             self._all_given = time.perf_counter()
         work = backend.allreduce_compressed(buffer, held.compressor)
@@ -170,13 +177,15 @@ class CompressHook:
         for one in key:
             del self._owners[one]
 
-    def _add_waiting(self, bucket: dist.GradBucket) -> None:
-        if not self._waiting:
+    def _add_waiting(self, held: _Bucket, buffer: torch.Tensor) -> None:
+        waiting = [self._waiting.pop(id(parameter), None) for parameter in held.parameters]
+        if all(residual is None for residual in waiting):
             return
-        for parameter, gradient in zip(bucket.parameters(), bucket.gradients(), strict=True):
-            residual = self._waiting.pop(id(parameter), None)
-            if residual is not None:
-                gradient.add_(residual.view_as(gradient).to(gradient.device))
+        parts = [
+            torch.zeros(parameter.numel()) if residual is None else residual.reshape(-1).cpu()
+            for parameter, residual in zip(held.parameters, waiting, strict=True)
+        ]
+        held.handed_on.add(buffer, torch.cat(parts))
 
     def _current_scale(self) -> float | None:
         return None if self.scaler is None else float(self.scaler.get_scale())
@@ -189,7 +198,7 @@ class CompressHook:
         if self._scale is not None:
             factor = scale / self._scale
             for bucket in self._buckets.values():
-                bucket.compressor.scale(factor)
+                bucket.scale(factor)
             for residual in self._waiting.values():
                 residual.mul_(factor)
         self._scale = scale

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from pith.torch import _backend
+from pith.torch.handed_on import HandedOn
 
 AUTO_SPEC_FEW = "topk:density=auto,quantise=auto"
 AUTO_SPEC_MANY = "ar-topk:density=auto,quantise=auto"
@@ -58,11 +59,13 @@ class VectorCompressor:
         if tensors:
             self._compressor.set_shape([list(tensor.shape) for tensor in tensors])
         self._waiting: torch.Tensor | None = None
+        self._handed_on = HandedOn(spec)
 
     def mean(self, vector: torch.Tensor, backend: Any) -> None:
         """Puts the mean over the ranks in place of the vector."""
+        self._handed_on.take_back(vector, self._compressor)
         if self._waiting is not None:
-            vector.add_(self._waiting.to(vector.device))
+            self._handed_on.add(vector, self._waiting)
             self._waiting = None
         backend.allreduce_compressed(vector, self._compressor, async_op=False).wait()
 
