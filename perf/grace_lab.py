@@ -16,7 +16,9 @@ checked, see grace/without_chance.py and grace/with_chance.py. The table then ha
   times of the core, so that other processes do not count. "coding" is what GRACE's time is the
   counterpart of, by compress_perf (--kernels): encode and decode of as many elements.
 
-GRACE's `natural` needs CuPy and so a GPU; here NumPy does what CuPy would.
+GRACE's `natural` needs CuPy and so a GPU; here NumPy does what CuPy would. What GRACE has for
+TensorFlow only is checked if that and TensorFlow Probability are there, Dettmers's map if
+bitsandbytes is, SIDCo with --sidco and SciPy: see grace/other_programs.py.
 """
 import argparse
 import ctypes
@@ -37,6 +39,7 @@ import torch.distributed
 import pith
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "grace"))
+import other_programs  # noqa: E402
 import small_inputs  # noqa: E402
 import with_chance  # noqa: E402
 import without_chance  # noqa: E402
@@ -58,6 +61,8 @@ def parse():
     add = parser.add_argument
     add("--grace", type=pathlib.Path, required=True, metavar="DIR", help="a checkout of GRACE")
     add("--data", type=pathlib.Path, required=True, help="folder with manifest.json")
+    add("--sidco", type=pathlib.Path, metavar="DIR", help="a checkout of SIDCo by its authors")
+    add("--checks", action="store_true", help="no times, no table")
     add("--draws", type=int, default=64, help="results of each scheme that draws")
     add("--rounds", type=int, default=15, help="timed ones")
     add("--core", type=int, default=0)
@@ -73,8 +78,9 @@ def described(one):
             + clipped)
 
 
-def check_all(comm, gradients, draws):
+def check_all(comm, gradients, options):
     """Prints what is found, scheme by scheme; the same as records."""
+    draws = options.draws
     records = []
 
     def tell(scheme, text, ok, **more):
@@ -83,6 +89,13 @@ def check_all(comm, gradients, draws):
     for name, check in without_chance.CHECKS.items():
         try:
             tell(name, check(comm, gradients), True)
+        except AssertionError as error:
+            tell(name, str(error) or "see the check", False)
+    for name, check in other_programs.CHECKS.items():
+        try:
+            tell(name, check(comm, gradients, options.sidco), True)
+        except other_programs.Missing as error:
+            print(f"{name:<9} skipped  no {error}")
         except AssertionError as error:
             tell(name, str(error) or "see the check", False)
     for name in with_chance.RULES:
@@ -183,7 +196,8 @@ def kernel_times(options, gradients):
 
 def print_row(row):
     coding = row.get("coding_ms")
-    errors = [f"{row[one]:>9.3g}" if row["scheme"] != "sign" else f"{'-':>9}"  # signs have no size
+    has_size = row["scheme"] not in ("sign", "signum")
+    errors = [f"{row[one]:>9.3g}" if has_size else f"{'-':>9}"
               for one in ("pith_error", "grace_error", "pith_error_of_mean",
                           "grace_error_of_mean")]
     print(f"{row['scheme']:<9} {' '.join(errors)} "
@@ -226,8 +240,9 @@ def keep_freed_memory():
 
 def main():
     options = parse()
-    for folder, has in ((options.grace, "grace_dl/dist"), (options.data, "manifest.json")):
-        if not (folder / has).exists():
+    for folder, has in ((options.grace, "grace_dl/dist"), (options.data, "manifest.json"),
+                        (options.sidco, "compression.py")):
+        if folder is not None and not (folder / has).exists():
             sys.exit(f"grace_lab: {folder} has no {has}")
     os.sched_setaffinity(0, {options.core})
     keep_freed_memory()
@@ -242,8 +257,8 @@ def main():
             gradients = Gradients(task, options.data)
             print(f"\n## {gradients.name}: {gradients.workers[0].size} elements, "
                   f"torch {torch.__version__}\n")
-            checks = check_all(comm, gradients, options.draws)
-            rows = table(comm, gradients, options)
+            checks = check_all(comm, gradients, options)
+            rows = [] if options.checks else table(comm, gradients, options)
             found.append({"gradients": gradients.name, "checks": checks, "table": rows})
         print("\n## Small inputs with which GRACE does otherwise than the papers\n")
         for scheme, text in small_inputs.findings(comm):

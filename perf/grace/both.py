@@ -9,9 +9,11 @@ import torch
 import pith
 
 BUCKET = 512  # of qsgd, for both
-BLOCK = 1024  # of efsign
+BLOCK = 1024  # of efsign and onebit
 RANK = 4
 DENSITY = 0.01
+VALUE = 2.0**-8  # of threshold
+MOMENTUM = 0.9  # of dgc and signum
 
 
 class OnHost(np.ndarray):
@@ -58,7 +60,7 @@ class Scheme:
     def __init__(self, name, spec, module, compressor, *arguments):
         self.name, self.spec = name, spec
         self.module, self.compressor, self.arguments = module, compressor, arguments
-        self.draws = name not in ("topk", "sign", "efsign", "16 bits")
+        self.draws = name in ("randomk", "qsgd 8", "qsgd 4", "ternary", "natural", "powersgd")
 
     def pith(self, gradients, **keys):
         """A new compressor of Pith's, with more keys."""
@@ -85,12 +87,20 @@ SCHEMES = {one.name: one for one in (
     Scheme("qsgd 4", f"qsgd:bits=4,bucket={BUCKET}", "qsgd", "QSGDCompressor", 7, BUCKET),
     Scheme("ternary", f"qsgd:bits=2,bucket={BUCKET}", "terngrad", "TernGradCompressor"),
     Scheme("natural", "natural", "natural", "NaturalCompressor"),
+    Scheme("threshold", f"threshold:value={VALUE},bypass=never", "threshold",
+           "ThresholdCompressor", VALUE),
+    Scheme("dgc", f"dgc:density={DENSITY},momentum={MOMENTUM},bypass=never", "dgc",
+           "DgcCompressor", DENSITY),
+    Scheme("signum", f"signum:momentum={MOMENTUM}", "signum", "SignumCompressor", MOMENTUM),
+    Scheme("onebit", f"onebit:block={BLOCK}", "onebit", "OneBitCompressor"),
     Scheme("16 bits", "bf16:bypass=never", "fp16", "FP16Compressor"),
+    Scheme("fp16", "fp16", "fp16", "FP16Compressor"),
     Scheme("powersgd", f"powersgd:rank={RANK}", "powersgd", "PowerSGDCompressor", RANK, True))}
 
 
 class Grace:
-    """One of GRACE's compressors, on a flat gradient."""
+    """One of GRACE's compressors, on a flat gradient. onebit's signs become bool, as in its copy
+    for Horovod: ~ of uint8 is another number."""
 
     def __init__(self, compressor, layers=None):
         self.compressor, self.layers = compressor, layers
@@ -99,6 +109,8 @@ class Grace:
         return [self.compressor.compress(part, name) for name, part in self.parts(x)]
 
     def decompress(self, compressed):
+        if type(self.compressor).__name__ == "OneBitCompressor":
+            compressed = [((one[0].bool(), *one[1:]), shape) for one, shape in compressed]
         return [self.compressor.decompress(*one) for one in compressed]
 
     def __call__(self, x):
@@ -106,8 +118,9 @@ class Grace:
         return np.concatenate([part.numpy().ravel() for part in self.decompress(self.compress(x))])
 
     def forget(self):
-        """PowerSGD begins anew."""
-        getattr(self.compressor, "q_memory", {}).clear()
+        """PowerSGD and Signum begin anew."""
+        for memory in ("q_memory", "momentums"):
+            getattr(self.compressor, memory, {}).clear()
 
     def parts(self, x):
         tensor = torch.from_numpy(x)

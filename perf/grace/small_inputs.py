@@ -3,9 +3,10 @@ Pith makes of them where it has the scheme."""
 import numpy as np
 import torch
 
-from both import grace_class
-
 import pith
+
+from both import MOMENTUM, grace_class
+from other_programs import Missing, tensorflow_of_grace
 
 
 def through(compressor, values):
@@ -46,6 +47,23 @@ def powersgd_steps(matrix, with_memory):
     return float((compressor.decompress(compressed, context) - matrix).norm() / matrix.norm())
 
 
+def u8bit_of_largest():
+    """What becomes of the largest magnitude, above the last edge of the bins."""
+    try:
+        compressor, tensorflow = tensorflow_of_grace("u8bit", "U8bitCompressor")
+    except Missing as error:
+        return f"not compared: no {error}"
+    values = [[1.0] * 16, [0.5, 1.0]]
+    results = []
+    for one in values:
+        try:
+            compressed = compressor.compress(tensorflow.constant(one), "x")
+            results.append(str(compressor.decompress(*compressed).numpy()[-1]))
+        except tensorflow.errors.InvalidArgumentError:
+            results.append("an error, index 128 of 128")
+    return f"the last of sixteen ones becomes {results[0]}, of [0.5, 1] {results[1]}"
+
+
 def findings(comm):
     """Lines of text."""
     of = grace_class
@@ -54,6 +72,17 @@ def findings(comm):
     yield ("threshold", "1.5 elects of [-1, -2] "
            f"{through(of('threshold', 'ThresholdCompressor')(1.5), [-1.0, -2.0]).tolist()}: "
            "max without abs")
+    momenta = of("signum", "SignumCompressor")(MOMENTUM)
+    mine = pith.Compressor(f"signum:momentum={MOMENTUM}")
+    signs = [(float(momenta.decompress(*momenta.compress(torch.tensor([one]), "x"))),
+              float(comm.all_reduce(np.array([one], "f4"), compressor=mine)[0]))
+             for one in (1.0, -2.0)]
+    yield ("signum", f"the second sign of the gradients 1, -2 is {signs[1][0]:+g}, with Pith "
+           f"{signs[1][1]:+g}: its momentum begins with the whole first gradient")
+    try:
+        of("dgc", "DgcMemory", "memory")(MOMENTUM, True, 1).compensate(torch.ones(2), "x")
+    except TypeError as error:
+        yield "dgc", f"gradient_clipping=True ends with TypeError: {error}"
     random_k = of("randomk", "RandomKCompressor")(1.0)
     yield ("randomk", "4 of [1, 2, 3, 4] are "
            f"{through(random_k, [1.0, 2.0, 3.0, 4.0]).tolist()}: drawn with replacement")
@@ -67,6 +96,7 @@ def findings(comm):
     large = float(through(of("natural", "NaturalCompressor")(), [2.0**19]))
     yield ("natural", f"2^19 becomes 2^{np.log2(large):g}, with Pith "
            f"2^{np.log2(through_pith(comm, 'natural', [2.0**19])[0]):g}")
+    yield "u8bit", u8bit_of_largest()
     zero = through(of("powersgd", "PowerSGDCompressor")(1), [[0.0, 0.0], [0.0, 0.0]])
     yield ("powersgd", f"zeros become {zero.ravel().tolist()}, with Pith "
            f"{through_pith(comm, 'powersgd:rank=1', np.zeros((8, 8)), (8, 8))[:4].tolist()}")
