@@ -18,10 +18,10 @@ BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
 LEFT_OUT = {
     "./pith": "builds and tests all, of which this is a part",
     "cc prog.c -I": "run_readme_example.sh does that",
-    "cc prog.c $(pkg-config": "run_installed.sh does that",
+    "cc prog.c $(pkg-config": "tests/packaging does that",
     "mpirun -n 2 ./prog": "tests/docs runs that program",
     "pip install": "tests/python installs the wheel",
-    "cmake --install": "run_installed.sh does that",
+    "cmake --install": "tests/packaging does that",
     "srun": "needs Slurm",
     "torchrun": "needs PyTorch",
     "PITH_RANK=0": "has another host's address",

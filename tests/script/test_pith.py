@@ -12,8 +12,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 FAKE = pathlib.Path(__file__).resolve().parent / "fake.sh"
 SYSTEM = ("bash", "cat", "cp", "dirname", "env", "find", "grep", "mkdir", "mv", "nproc", "rm",
           "sed", "sort", "true", "xargs")
-FAKES = ("apt-get", "c++", "ccache", "clang++-16", "clang-16", "cmake", "ctest", "dpkg-query",
-         "ninja", "python3", "setarch", "sudo")
+FAKES = ("apt-get", "c++", "ccache", "clang++-16", "clang-16", "cmake", "cpack", "ctest",
+         "dpkg-query", "ninja", "python3", "setarch", "sudo")
 
 
 class Script(unittest.TestCase):
@@ -90,6 +90,15 @@ class Script(unittest.TestCase):
         self.assertEqual(self.pith("wheel"), 1)
         self.assertIn("expected Python 3.11", self.output)
 
+    def test_package(self):
+        (self.here / "lacks-help2man").touch()
+        self.assertEqual(self.pith("package"), 0, self.output)
+        self.assertRegex(self.log, r"(?m)^apt-get install .*\bhelp2man$")
+        self.assertRegex(self.log, r"(?m)^cmake .*-DPITH_DEBIAN=ON -DCMAKE_INSTALL_PREFIX=/usr ")
+        self.assertRegex(self.log, r"(?m)^cpack .*/build-package/.* -B .*/build/packages$")
+        (self.here / "fails-cpack").touch()
+        self.assertNotEqual(self.pith("package"), 0)
+
     def test_docs(self):
         self.assertEqual(self.pith("docs"), 0, self.output)
         self.assertRegex(self.log, r"(?m)^cmake.build --build .* --target pith-explain$")
@@ -110,7 +119,7 @@ class Script(unittest.TestCase):
         for command in re.findall(r"^    (\w+)\) run_", (ROOT / "pith").read_text("utf-8"), re.M):
             self.assertRegex(self.output, rf"(?m)^  {command} ")
         for arguments in (("tset",), ("test", "--fast"), ("build", "quickly"), ("docs", "nicely"),
-                          ("wheel", "python3", "python4")):
+                          ("package", "rpm"), ("wheel", "python3", "python4")):
             self.assertEqual(self.pith(*arguments), 1)
             self.assertEqual(self.log, "")
             self.assertIn(f"'{arguments[-1]}'", self.output)

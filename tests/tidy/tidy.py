@@ -354,7 +354,7 @@ def check_folders(paths, read):
 
 
 def check_links(path, text, exists):
-    """Where a README.md points to. `exists` tells whether a path from the root is there."""
+    """Where a page of Markdown points to. `exists` tells whether a path from the root is there."""
     prose = re.sub(r"```.*?```|`[^`\n]*`", lambda m: re.sub(r"[^\n]", "x", m.group(0)), text,
                    flags=re.S)
     headings = {anchor(line) for line in re.findall(r"^#+ +(.*)$", text, re.M)}
@@ -413,6 +413,8 @@ def check_tree(root):
     for path in paths:
         if os.path.basename(path) == "README.md":
             breaches += check_readme(path, read(path))
+            breaches += check_links(path, read(path), exists)
+        elif path.endswith(".md") and "/" not in path:  # CHANGELOG.md, CONTRIBUTING.md
             breaches += check_links(path, read(path), exists)
         elif path == "pith" or path.endswith(CODE + SCRIPTS) or path.endswith("CMakeLists.txt"):
             source = Source(path, read(path))

@@ -10,6 +10,7 @@
 
 #include "tools/demo/board.hpp"
 #include "tools/demo/comparison.hpp"
+#include "tools/demo/data_file.hpp"
 #include "tools/demo/dataset.hpp"
 #include "tools/demo/deadline.hpp"
 #include "tools/demo/launcher.hpp"
@@ -19,6 +20,7 @@
 #include "tools/demo/session.hpp"
 #include "tools/demo/trainer.hpp"
 #include "tools/demo/verdict.hpp"
+#include "tools/version.hpp"
 
 namespace pith::demo {
 namespace {
@@ -26,7 +28,6 @@ namespace {
 constexpr std::size_t batch_max = 256;
 
 void add_flags(CLI::App& app, Options& options) {
-  options.data = PITH_DEMO_DATA;
   app.add_option("--ranks", options.ranks, "rank processes")
       ->check(CLI::Range(1, ranks_max))
       ->capture_default_str();
@@ -44,8 +45,8 @@ void add_flags(CLI::App& app, Options& options) {
   app.add_option("--timeout", options.timeout_s, "seconds after which the demo ends, done or not")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.add_option("--data", options.data, "the digits, one a line: 64 pixels and the label")
-      ->capture_default_str();
+  app.add_option("--data", options.data,
+                 "the digits, one a line: 64 pixels and the label; by default Pith's own");
   app.add_flag("!--no-comparison", options.comparison, "leave out the schemes over a slow link");
   app.add_option("--schemes", options.schemes,
                  "specs to compare there, as int8 or topk:density=0.1, or dense")
@@ -148,6 +149,8 @@ int main(int argc, char** argv) {
                "pith-demo");
   pith::demo::Options options;
   pith::demo::add_flags(app, options);
+  app.set_version_flag("--version", pith_tools::version_of("pith-demo"));
   CLI11_PARSE(app, argc, argv);
+  if (options.data.empty()) options.data = pith::demo::data_file();
   return pith::demo::run(options);
 }

@@ -11,6 +11,7 @@
 #include "follow.hpp"
 #include "report.hpp"
 #include "tools/files.hpp"
+#include "tools/version.hpp"
 
 namespace {
 
@@ -270,6 +271,7 @@ int main(int argc, char** argv) {
       "the costs.");
   Options options;
   add_options(app, options);
+  app.set_version_flag("--version", pith_tools::version_of("pith-explain"));
   CLI11_PARSE(app, argc, argv);
   const bool recorded = !options.log.empty() || !options.attach.empty();
   Error error = no_empty_values(app);

@@ -11,6 +11,7 @@
 #include "settings/settings_origin.hpp"
 #include "settings/transport_rule.hpp"
 #include "startup/listen_host.hpp"
+#include "tools/version.hpp"
 #include "topology.hpp"
 #include "transport/transport_table.hpp"
 
@@ -110,6 +111,7 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(2, 1024));
   app.add_option("--save", link_options.save, "writes what --links finds to this file")
       ->needs(measured);
+  app.set_version_flag("--version", pith_tools::version_of("pith-info"));
   CLI11_PARSE(app, argc, argv);
   if (links) return pith_info::show_links(link_options);
   const bool plain =

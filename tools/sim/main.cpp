@@ -8,6 +8,7 @@
 #include "tools/explain/report.hpp"
 #include "tools/files.hpp"
 #include "tools/trace/picture.hpp"
+#include "tools/version.hpp"
 
 namespace {
 
@@ -218,6 +219,7 @@ int main(int argc, char** argv) {
       "the library would take and what its cost function says.");
   Options options;
   add_options(app, options);
+  app.set_version_flag("--version", pith_tools::version_of("pith-sim"));
   CLI11_PARSE(app, argc, argv);
   const Error error = run(options);
   if (error) fmt::print(stderr, "pith-sim: {}\n", error.message());

@@ -7,6 +7,7 @@
 #include "picture.hpp"
 #include "simulate.hpp"
 #include "tools/files.hpp"
+#include "tools/version.hpp"
 
 namespace {
 
@@ -137,6 +138,7 @@ int main(int argc, char** argv) {
   app.add_option("-o,--out", options.out, "writes OUT.json and OUT.svg")->capture_default_str();
   app.add_option("--most-messages", options.most_messages, "arrows in the picture")
       ->capture_default_str();
+  app.set_version_flag("--version", pith_tools::version_of("pith-trace"));
   CLI11_PARSE(app, argc, argv);
   options.simulated = app.count("--sim") > 0;
   Error error;
