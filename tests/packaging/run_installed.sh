@@ -9,7 +9,8 @@ trap 'rm -rf -- "$folder"' EXIT
 
 cmake --install "$build" --prefix "$folder/first" >"$folder/log" || { cat "$folder/log"; exit 1; }
 mv "$folder/first" "$folder/pith"
-if grep -rlF -e "$folder/first" -e "$source" "$folder/pith/"{include,lib/cmake,lib/pkgconfig}; then
+if grep -rlF -e "$folder/first" -e "$source" --include='*.h' --include='*.cmake' \
+  --include='*.pc' "$folder/pith"; then
   echo 'these name folders of this machine, though what is installed may be moved' >&2
   exit 1
 fi
