@@ -1,5 +1,9 @@
 # Three Debian packages by CPack, a component each: libpithN, libpith-dev and pith-tools. N is the
 # SOVERSION, so that libraries of two can be installed at a time.
+if(NOT CMAKE_INSTALL_PREFIX STREQUAL "/usr")
+  message(FATAL_ERROR "PITH_DEBIAN: CMAKE_INSTALL_PREFIX is '${CMAKE_INSTALL_PREFIX}', expected "
+                      "/usr, as ./pith package has it")
+endif()
 set(PITH_MAINTAINER "Pith maintainers <maintainers@pith.invalid>" CACHE STRING
     "who has made the Debian packages")
 set(PITH_DEBIAN_REVISION 1 CACHE STRING "of packages of the same version")

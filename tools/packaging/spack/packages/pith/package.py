@@ -2,8 +2,8 @@
 
     spack repo add tools/packaging/spack && spack install pith
 
-Its grammar is checked and the names of packages were looked up in Spack 0.22's own repository;
-Spack itself has not run it.
+It is written for Spack 0.22 and 0.23, in whose own repository the names of packages were looked up.
+That it is Python and names our options is checked (tests/packaging); Spack itself has not run it.
 """
 import pathlib
 
