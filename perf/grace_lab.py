@@ -102,6 +102,10 @@ def check_all(comm, gradients, options):
         for who, one in with_chance.check(comm, name, gradients, draws).items():
             tell(name, f"{who:<5} {described(one)}", one["ok"], who=who,
                  figures={key: float(one[key]) for key in one})
+    one = with_chance.wangni(comm, gradients, draws)
+    tell("wangni", f"pith  along {one['along']:+.1f}, mean {one['mean']:+.1f}, variance "
+         f"{one['variance']:+.1f} standard errors; {one['drawn']:.3f} k elements on average",
+         one["ok"])
     one = with_chance.seeds(comm, gradients)
     tell("seeds", one["text"], one["ok"])
     for who, one in with_chance.randomk(comm, gradients, draws).items():

@@ -8,6 +8,8 @@ elements or steps hang together; `variance`, that of single results."""
 import numpy as np
 import torch
 
+import pith
+
 from both import BUCKET, DENSITY, SCHEMES, relative
 
 MOST = 4.5  # standard errors
@@ -105,6 +107,24 @@ def check(comm, name, gradients, draws):
         one["ok"] = one["over_squares"] <= bound and all(
             abs(one[what]) <= MOST for what in ("along", "mean", "variance"))
     return found
+
+
+def wangni(comm, gradients, draws):
+    """[Wangni et al. 2018], which GRACE has not: a magnitude from a certain one on is sure, one
+    below becomes it or zero. How many of the k elements are drawn on average is in `drawn`."""
+    x = gradients.workers[0]
+    compressor = pith.Compressor(f"wangni:density={DENSITY},bypass=never")
+    comm.all_reduce(x, compressor=compressor)
+    sure = compressor.stats.threshold
+
+    def rule(x):
+        a = np.abs(x)
+        return x, np.where(a < sure, 0, a), np.maximum(a, sure)
+    one = scores(lambda number: comm.all_reduce(x, compressor=compressor), rule, x, draws)
+    one["drawn"] = np.minimum(np.abs(x.astype("f8")) / sure, 1).sum() / (DENSITY * x.size)
+    one["ok"] = abs(one["drawn"] - 1) < 0.01 and all(
+        abs(one[what]) <= MOST for what in ("along", "mean", "variance"))
+    return one
 
 
 def seeds(comm, gradients):
