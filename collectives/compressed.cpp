@@ -16,6 +16,7 @@
 #include "collectives/sparse/density_agreement.hpp"
 #include "collectives/sparse/momentum/momentum.hpp"
 #include "collectives/strands.hpp"
+#include "compress/low_rank/elected_rows.hpp"
 #include "core/clock.hpp"
 #include "core/mix.hpp"
 
@@ -150,7 +151,7 @@ Error check_lists(std::span<const CompressedTensor> tensors) {
     if (differ || !spec.sparse()) return {};
     elements += tensor.count;
     if (tensor.count == 0) continue;
-    pairs += elected_of(spec.largest_density(), tensor.count);
+    pairs += most_elected(*tensor.compressor, tensor.count);
   }
   if (pairs <= most_pairs && elements <= most_elements) return {};
   return {Code::invalid_argument,
@@ -197,7 +198,7 @@ void begin_tensor(const CompressedTensor& tensor, std::uint32_t call, int ranks)
   compressor.shape(tensor.count, tensor.type);
   compressor.begin(call, {tensor.send, tensor.type}, tensor.device);
   compressor.stats.algorithm = compressor.spec().scheme->name;
-  const std::size_t rank = rank_of(compressor.spec());
+  const std::size_t rank = layout_rank_of(compressor.spec());
   auto& layout = compressor.low_rank.layout;
   if (rank > 0 && !layout) {
     layout = std::make_shared<LowRankLayout>(LowRankLayout::square(tensor.count, rank));

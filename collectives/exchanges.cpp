@@ -16,6 +16,7 @@ Task<Error> allreduce_wangni(Call& call, SparseCall args);
 Task<Error> allreduce_adaptive(Call& call, SparseCall args);
 Task<Error> allreduce_kept_sums(Call& call, SparseCall args);
 Task<Error> allreduce_random_k(Call& call, SparseCall args);
+Task<Error> allreduce_arc_topk(Call& call, SparseCall args);
 Task<Error> allreduce_ar_topk(Call& call, SparseCall args);
 Task<Error> allreduce_exdyna(Call& call, SparseCall args);
 Task<Error> allreduce_deft(Call& call, SparseCall args);
@@ -35,6 +36,7 @@ constexpr std::array table{
     SparseExchange{"adaptive", allreduce_adaptive},    //
     SparseExchange{"kept-sums", allreduce_kept_sums},  //
     SparseExchange{"random-k", allreduce_random_k},    //
+    SparseExchange{"arc-topk", allreduce_arc_topk},    //
     SparseExchange{"ar-topk", allreduce_ar_topk},      //
     SparseExchange{"exdyna", allreduce_exdyna},        //
     SparseExchange{"deft", allreduce_deft},            //

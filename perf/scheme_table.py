@@ -20,9 +20,10 @@ SCHEMES = ("dense bf16 fp16 int8 int8:feedback=1 int8:map=dynamic fp8 natural qs
            "powersgd:rank=2 topk topk:density=0.001 topk:values=int4 threshold sidco "
            "dgc:density=0.01 adaptive wangni spardl ok-topk ar-topk "
            "ar-topk:election=variance exdyna:density=0.01 micro:density=0.01 deft:density=0.01 "
-           "randomk topk:density=auto,quantise=auto").split()
+           "randomk arc-topk topk:density=auto,quantise=auto").split()
 SPARSE = ("topk", "threshold", "sidco", "dgc", "adaptive", "wangni", "spardl",
-          "ok-topk", "ar-topk", "exdyna", "micro", "deft", "randomk")
+          "ok-topk", "ar-topk", "exdyna", "micro", "deft", "randomk",
+          "arc-topk")
 ROW = re.compile(r"\s(not reached|[\d.]+)\s+([\d.]+)\s+([\d.]+) %\s+([\d.]+)\s+[\d.]+ %$")
 
 Run = collections.namedtuple("Run", "to_97 all accuracy megabytes")

@@ -22,6 +22,7 @@
 #include "collectives/chooser.hpp"
 #include "collectives/sparse/dense_result.hpp"
 #include "collectives/sparse/dense_sum.hpp"
+#include "collectives/sparse/sketched/shared_floats.hpp"
 #include "collectives/sparse/take_values.hpp"
 
 namespace pith {
@@ -31,41 +32,6 @@ namespace {
 constexpr std::uint16_t left_lanes = 0;
 constexpr std::uint16_t right_lanes = 0x1000;
 constexpr std::size_t in_cache = std::size_t{1} << 15;  // elements
-
-// Float32 that the vectors' queue and messages both need: one memory on the host, two for a device.
-class Shared {
- public:
-  Shared(const VectorQueue& queue, std::size_t count)
-      : host_(queue.host(), bytes_of(count)), count_(count) {
-    if (queue.on_device()) device_ = Scratch(queue.vectors(), bytes_of(count));
-  }
-  float* host() const { return reinterpret_cast<float*>(host_.bytes().data); }
-  float* near() const {
-    return device_.bytes().data ? reinterpret_cast<float*>(device_.bytes().data) : host();
-  }
-  Bytes message() const { return {host_.bytes().data, count_ * sizeof(float)}; }
-  // The copies that a device needs; the next kernels may read `near`, or after the fence the host.
-  void to_device(const VectorQueue& queue) const {
-    if (queue.on_device()) copy(queue, near(), host());
-  }
-  Fence to_host(const VectorQueue& queue) const {
-    return queue.on_device() ? copy(queue, host(), near()) : Fence();
-  }
-
- private:
-  static std::size_t bytes_of(std::size_t count) {
-    return std::max<std::size_t>(count, 1) * sizeof(float);
-  }
-  Fence copy(const VectorQueue& queue, float* to, const float* from) const {
-    return queue.run<CopyKernel>({reinterpret_cast<std::byte*>(to),
-                                  reinterpret_cast<const std::byte*>(from),
-                                  count_ * sizeof(float)});
-  }
-
-  Scratch host_;
-  Scratch device_;
-  std::size_t count_;
-};
 
 // Iterates over the parts of all tensors, in order, with their places in the messages.
 class Parts {
@@ -140,9 +106,9 @@ struct LowRankCall {
   Call& call;
   const SparseCall& args;
   const VectorQueue queue;
-  const Shared left;
-  const Shared right;  // at first those of the last call, then this rank's
-  const Shared sums;   // right factors
+  const SharedFloats left;
+  const SharedFloats right;  // at first those of the last call, then this rank's
+  const SharedFloats sums;   // right factors
 };
 
 // The rows that are worked on at once: they stay in the cache, and those of wide matrices are

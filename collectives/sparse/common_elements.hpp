@@ -12,5 +12,8 @@ using TakeCommon = Task<Error> (*)(Call& call, const SparseCall& args, std::size
 // Takes the values of all tensors, of each as many as the spec's density elects, sums them in one
 // message and writes the results.
 Task<Error> sum_common_elements(Call& call, SparseCall args, TakeCommon take);
+// The same of what all compressors have taken already, if that is of the same elements on all ranks
+// and its indices ascend.
+Task<Error> sum_taken(Call& call, SparseCall args);
 
 }  // namespace pith

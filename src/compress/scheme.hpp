@@ -38,7 +38,7 @@ enum class Electors : std::uint8_t {
   leader,            // one rank, for all of them
   owners,            // each rank in its own part, for all of them
   each_then_owners,  // each_rank; of the sums each rank those of its own part that are delivered
-  all_alike,         // every rank alike, from common knowledge without a message
+  all_alike,         // every rank alike, so that no index is sent
 };
 
 // How momentum is corrected, see momentum/velocity.hpp.
@@ -97,7 +97,8 @@ struct Scheme {
   VaryingCoding (*varying)(const Spec& spec) = nullptr;
   // What this build lacks for the scheme; empty: nothing. Its specs are refused.
   std::string_view lacks = {};
-  // Of the exchange `low-rank`: the rank of the factors as which matrices are sent.
+  // Of schemes that know matrices: the rank of the factors as which they are sent or, where
+  // elements are elected, the columns of the sketch by which ranks agree on a matrix's rows.
   std::size_t (*rank)(const Spec& spec) = nullptr;
   // Of lists of pairs: how their values travel, if not in the type `values`. May be null.
   std::optional<Coding> (*list_coding)(const Spec& spec) = nullptr;
@@ -133,10 +134,14 @@ inline bool changes_accumulators(const Spec& spec) {
   const std::optional<Coding> coding = coding_of(spec);
   return keeps_coding_loss(spec) || (coding && coding->keeps());
 }
-// 0: matrices are not sent as factors.
-inline std::size_t rank_of(const Spec& spec) {
+// The rank of LowRankLayout; 0: the scheme has no use for the shapes of matrices.
+inline std::size_t layout_rank_of(const Spec& spec) {
   return spec.scheme->rank ? spec.scheme->rank(spec) : 0;
 }
+// 0: matrices are not sent as factors.
+inline std::size_t rank_of(const Spec& spec) { return spec.sparse() ? 0 : layout_rank_of(spec); }
+// 0: rows of matrices are not elected.
+inline std::size_t sketch_of(const Spec& spec) { return spec.sparse() ? layout_rank_of(spec) : 0; }
 inline std::optional<Coding> list_coding_of(const Spec& spec) {
   return spec.scheme->list_coding ? spec.scheme->list_coding(spec) : std::nullopt;
 }

@@ -31,7 +31,7 @@ struct SchemeState {
   SmoothedNorm raw_norm;       // of this rank's gradients (ar-topk: score=raw)
   Succession succession;       // of leaders (ar-topk: election=variance-lagged)
   ExdynaControl exdyna;        // partitions and threshold (exdyna, micro)
-  LowRankState low_rank;       // shapes and right factors (powersgd)
+  LowRankState low_rank;       // shapes (arc-topk), and right factors (powersgd)
   StageControl stages;         // of the fitted law (sidco)
   GossipMemories gossip;       // of parameters (choco)
 

@@ -29,6 +29,7 @@ extern const Scheme adaptive_scheme;
 extern const Scheme spardl_scheme;
 extern const Scheme ok_topk_scheme;
 extern const Scheme random_k_scheme;
+extern const Scheme arc_topk_scheme;
 extern const Scheme ar_topk_scheme;
 extern const Scheme exdyna_scheme;
 extern const Scheme micro_scheme;
@@ -63,6 +64,7 @@ constexpr std::array table{
     &spardl_scheme,     //
     &ok_topk_scheme,    //
     &random_k_scheme,   //
+    &arc_topk_scheme,   //
     &ar_topk_scheme,    //
     &exdyna_scheme,     //
     &micro_scheme,      //

@@ -154,7 +154,7 @@ void CallRecorder::read_compressed(const Entry& e, const CollectiveArgs& args, R
   add_compressor(facts, spec);
   facts.push_back({"step", fmt::format("{}", step)});
   facts.push_back({"scale", fmt::format("{}", scale)});
-  if (rank_of(spec) == 0) return;
+  if (layout_rank_of(spec) == 0) return;
   const std::uint64_t matrices = e.matrices.load(std::memory_order_acquire);
   facts.push_back({"matrices", matrices ? fmt::format("hash {:x}", matrices) : "not stated"});
 }

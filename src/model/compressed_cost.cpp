@@ -6,7 +6,7 @@
 #include "collectives/sparse/coded_cost.hpp"
 #include "collectives/varying/varying_cost.hpp"
 #include "compress/gossip/choco_scheme.hpp"
-#include "compress/low_rank/layout.hpp"
+#include "compress/low_rank/elected_rows.hpp"
 #include "compress/scheme.hpp"
 #include "model/nominal.hpp"
 
@@ -40,6 +40,14 @@ CallCost compressed_cost(const Spec& spec, double density, std::size_t count, in
     return {4 * std::ceil(std::log2(double(ranks))), 2 * others / ranks * bytes, 3 * passes(count)};
   }
   if (!spec.sparse()) return dense_cost(count, ranks);
+  if (const std::size_t sketch = sketch_of(spec)) {
+    const RowCounts rows = square_row_counts(count, sketch, density);
+    const double bytes = double(sizeof(float) * rows.sketch + size_of(spec.values) * rows.elements);
+    const double sums = double(rows.sketch + rows.elements) * nominal::add_pair;
+    const double messages = (rows.sketch > 0 ? 4 : 2) * others;
+    return {messages, 2 * others / ranks * bytes,
+            3 * sums + passes(count) + double(count) * nominal::select_element};
+  }
   const double k = double(elected_of(density, count));
   const bool gossips = spec.scheme->averages_parameters;
   const double lists = gossips               ? GossipGraph(graph_of(spec), 0, ranks).degree()

@@ -10,6 +10,7 @@
 #include "collectives/dense/handle_exchange.hpp"
 #include "collectives/premultiply.hpp"
 #include "collectives/sparse/coded_cost.hpp"
+#include "compress/low_rank/elected_rows.hpp"
 #include "core/log.hpp"
 
 namespace pith {
@@ -68,7 +69,8 @@ std::size_t varying_scratch(std::size_t tensors, std::size_t all) {
   return CodedShape::strands * copies * std::bit_ceil(parcel * sizeof(float) + heads + head);
 }
 
-// The messages of factors, of all tensors: on both sides, and room in which the host works on them.
+// The messages of factors (or sketches, and what they are projected on), of all tensors: on both
+// sides, and room in which the host works on them.
 Need low_rank_scratch(const CompressedArgs& args) {
   std::size_t left = 1;
   std::size_t right = 0;
@@ -76,7 +78,7 @@ Need low_rank_scratch(const CompressedArgs& args) {
     const auto& known = tensor.compressor->low_rank.layout;
     // Where they are not known yet, both have all at most.
     const std::size_t all =
-        LowRankLayout::square_elements(tensor.count, rank_of(tensor.compressor->spec()));
+        LowRankLayout::square_elements(tensor.count, layout_rank_of(tensor.compressor->spec()));
     left += known ? known->left_count() : all;
     right += known ? known->right_count() : all;
   }
@@ -94,7 +96,7 @@ Need need_of(const CompressedArgs& args, std::size_t ranks) {
   for (const CompressedTensor& tensor : args.tensors) {
     all += tensor.count;
     const Spec& spec = tensor.compressor->spec();
-    const std::size_t k = spec.sparse() ? elected_of(spec.largest_density(), tensor.count) : 0;
+    const std::size_t k = spec.sparse() ? most_elected(*tensor.compressor, tensor.count) : 0;
     // A part may be elected as a whole, if a rule says so.
     constexpr std::size_t part = std::size_t{1} << 22;
     const bool by_rule = spec.scheme->electors == Electors::each_by_rule;
@@ -111,7 +113,7 @@ Need need_of(const CompressedArgs& args, std::size_t ranks) {
   const Spec& first = args.tensors[0].compressor->spec();
   need.pinned += coded_scratch(first, args, all);
   if (first.scheme->varying) need.pinned += varying_scratch(args.tensors.size(), all);
-  if (rank_of(first) > 0) {
+  if (layout_rank_of(first) > 0) {
     const Need factors = low_rank_scratch(args);
     need.device += factors.device;
     need.pinned += factors.pinned;

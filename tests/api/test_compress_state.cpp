@@ -397,11 +397,12 @@ TEST_CASE("a compressor is bound to the communicator of its first call", "[compr
 
 TEST_CASE("matrices are stated before the first call, alike on all ranks", "[compress]") {
   constexpr auto bad = pithInvalidArgument;
-  CHECK(run(2, threads(), [](Rank& self) {
+  const char* spec = GENERATE("powersgd:rank=2", "arc-topk:density=0.1,sketch=2,bypass=never");
+  CHECK(run(2, threads(), [spec](Rank& self) {
           const Comm comm(self.join());
           const std::size_t rows[] = {40, 20, 1};
           const std::size_t columns[] = {30, 39, 20};
-          const Compressor compressor("powersgd:rank=2");
+          const Compressor compressor(spec);
           fails(pithCompressorSetShape(compressor, nullptr, columns, 3), bad, {"rows is NULL"});
           fails(pithCompressorSetShape(compressor, rows, nullptr, 3), bad, {"columns is NULL"});
           const std::size_t large[] = {std::size_t{1} << 40, std::size_t{1} << 40};
@@ -420,21 +421,21 @@ TEST_CASE("matrices are stated before the first call, alike on all ranks", "[com
           fails(pithCompressorSetShape(compressor, rows, columns, 2), bad, {"1980", "2000"});
           // A state goes on in a compressor of the same matrices, or of none yet.
           const std::vector<char> state = saved(compressor);
-          const Compressor same("powersgd:rank=2");
+          const Compressor same(spec);
           ok(pithCompressorSetShape(same, rows, columns, 3));
           ok(pithCompressorLoad(same, state.data(), state.size()));
-          const Compressor other("powersgd:rank=2");
+          const Compressor other(spec);
           ok(pithCompressorSetShape(other, columns, rows, 3));
           fails(pithCompressorLoad(other, state.data(), state.size()), bad, {"other matrices"});
-          const Compressor unknown("powersgd:rank=2");
+          const Compressor unknown(spec);
           ok(pithCompressorLoad(unknown, state.data(), state.size()));
           const std::vector<float> expected = step(self, 1, compressor, comm);
           ensure(same_bits(step(self, 1, same, comm), expected), "another result");
           ensure(same_bits(step(self, 1, unknown, comm), expected), "another result");
           // Matrices that are stated and not used yet survive a state of none.
-          const Compressor fresh("powersgd:rank=2");
+          const Compressor fresh(spec);
           const std::vector<char> none = saved(fresh);
-          const Compressor stated("powersgd:rank=2");
+          const Compressor stated(spec);
           ok(pithCompressorSetShape(stated, rows, columns, 3));
           const std::vector<char> waiting = saved(stated);
           ok(pithCompressorLoad(stated, none.data(), none.size()));

@@ -360,6 +360,8 @@ TEST_CASE("no allocation of compressed calls", "[steady]") {
                            "bounded:feedback=1",
                            "ok-topk:bypass=never,density=0.01",
                            "powersgd",
+                           "arc-topk:bypass=never",
+                           "arc-topk:bypass=never,values=bf16",
                            "none",
                            "topk"}) {
     for (const Setup& setup : every_link()) {

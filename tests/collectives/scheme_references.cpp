@@ -20,6 +20,7 @@
 #include "tests/collectives/rounded.hpp"
 #include "tests/collectives/rule_reference.hpp"
 #include "tests/collectives/scheme_conformance.hpp"
+#include "tests/collectives/sketched_reference.hpp"
 #include "tests/collectives/varying_reference.hpp"
 #include "tests/reference/deft_twin.hpp"
 #include "tests/reference/exdyna_twin.hpp"
@@ -323,6 +324,22 @@ std::unique_ptr<SchemeReference> make(const SparseCase& c) {
 }
 bool in_another_order(const Spec& spec) { return spec.reduction != Reduction::direct; }
 
+std::vector<std::string> leader_variants() {
+  return {"election=staleness",
+          "election=variance",
+          "election=variance,score=raw",
+          "election=variance-lagged",
+          "election=variance-lagged,score=raw",
+          "values=bf16",
+          "election=variance,values=f16",
+          "election=variance,score=raw,values=bf16",
+          "election=variance-lagged,values=bf16",
+          "reduction=ring",
+          "reduction=tree",
+          "election=variance,reduction=tree",
+          "election=variance-lagged,reduction=ring"};
+}
+
 const std::vector<SchemeTest>& table() {
   static const std::vector<SchemeTest> tests = {
       {"none", {""}, make<DenseReference>},
@@ -363,15 +380,10 @@ const std::vector<SchemeTest>& table() {
       {"spardl", {"", "values=bf16"}, kept_reference},
       {"ok-topk", {"", "values=f16", "feedback=0"}, kept_reference},
       {"randomk", {"", "seed=7", "values=bf16", "feedback=0"}, common_reference},
-      {"ar-topk",
-       {"election=staleness", "election=variance", "election=variance,score=raw",
-        "election=variance-lagged", "election=variance-lagged,score=raw", "values=bf16",
-        "election=variance,values=f16", "election=variance,score=raw,values=bf16",
-        "election=variance-lagged,values=bf16", "reduction=ring", "reduction=tree",
-        "election=variance,reduction=tree", "election=variance-lagged,reduction=ring"},
-       leader_reference,
-       in_another_order,
-       30},
+      {"arc-topk",
+       {"", "sketch=1,seed=7", "sketch=9,feedback=0", "values=bf16"},
+       sketched_reference},
+      {"ar-topk", leader_variants(), leader_reference, in_another_order, 30},
       {"exdyna",
        {"", "rule=released", "rule=intended", "partition=neighbour",
         "rule=released,partition=prefix", "values=bf16", "values=f16,reduction=tree",

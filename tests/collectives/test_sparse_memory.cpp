@@ -121,6 +121,7 @@ TEST_CASE("memory that runs out in a compressed call ends it everywhere", "[spar
                            "efsign",
                            "onebit",
                            "powersgd:rank=1",
+                           "arc-topk",
                            "none"}) {
     SparseCase c;
     c.ranks = 3;

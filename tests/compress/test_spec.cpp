@@ -27,9 +27,10 @@ void check_says(std::string_view text, const std::vector<std::string>& words) {
 }
 
 const std::vector<std::string> schemes = {
-    "none",   "bf16",   "fp16",   "int8",      "fp8",      "qsgd", "terngrad", "natural", "sign",
-    "signum", "efsign", "onebit", "3lc",       "powersgd", "topk", "bounded",  "randomk", "ar-topk",
-    "exdyna", "micro",  "deft",   "threshold", "sidco",    "dgc",  "wangni",   "adaptive"};
+    "none",      "bf16",    "fp16",    "int8",    "fp8",      "qsgd",    "terngrad",
+    "natural",   "sign",    "signum",  "efsign",  "onebit",   "3lc",     "powersgd",
+    "topk",      "bounded", "randomk", "ar-topk", "exdyna",   "micro",   "deft",
+    "threshold", "sidco",   "dgc",     "wangni",  "adaptive", "arc-topk"};
 
 }  // namespace
 
@@ -123,6 +124,13 @@ TEST_CASE("codings of specs") {
   CHECK(rank_of(*Spec::parse("powersgd:rank=128,seed=5")) == 128);
   CHECK(rank_of(*Spec::parse("efsign")) == 0);
   check_says("powersgd:rank=0", {"rank is \"0\"", "1 to 128"});
+  CHECK(rank_of(*Spec::parse("arc-topk")) == 0);
+  CHECK(sketch_of(*Spec::parse("arc-topk")) == 4);
+  CHECK(layout_rank_of(*Spec::parse("arc-topk:sketch=32")) == 32);
+  CHECK(sketch_of(*Spec::parse("powersgd")) == 0);
+  check_says("arc-topk:sketch=0", {"sketch is \"0\"", "1 to 32"});
+  check_says("arc-topk:sketch=33", {"sketch is \"33\"", "1 to 32"});
+  check_says("arc-topk:hierarchy=host", {"arc-topk has no key \"hierarchy\""});
   check_says("qsgd:bits=3", {"bits is \"3\"", "2, 4, 8"});
   check_says("terngrad:clip=1", {"clip is \"1\"", "more than 1 and at most 64"});
   check_says("3lc:sparsity=2", {"sparsity is \"2\"", "1 to 1.99"});

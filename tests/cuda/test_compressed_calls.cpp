@@ -58,6 +58,8 @@ TEST_CASE("compressed calls of every scheme on device memory give the host's bit
                                           "wangni:density=0.02",
                                           "adaptive:density=0.02,values=bf16",
                                           "randomk:density=0.01,values=bf16",
+                                          "arc-topk:density=0.02",
+                                          "arc-topk:density=0.05,sketch=1,values=bf16",
                                           "ar-topk:density=0.01",
                                           "ar-topk:density=0.02,values=bf16",
                                           "ar-topk:density=0.01,reduction=ring",

@@ -66,6 +66,8 @@ std::vector<Scheme> built_schemes() {
       {"onebit", {300, 0, 40}, 1},
       {"3lc", {300, 40}, 1},
       {"randomk:density=0.1", {300, 0, 40}, 1},
+      {"arc-topk:density=0.1", {3000, 0, 40}, 1},
+      {"arc-topk:density=0.1,sketch=1,values=bf16", {300, 40}, 0},
       {"threshold:value=0.1", {300, 0, 40}, 0},
       {"wangni:density=0.1,values=bf16", {300, 40}, 2},
       {"powersgd:rank=1", {300, 0, 40}, 1},

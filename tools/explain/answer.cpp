@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "collectives/hosts.hpp"
+#include "compress/low_rank/elected_rows.hpp"
 #include "compress/scheme.hpp"
 #include "model/cheapest.hpp"
 #include "model/nominal.hpp"
@@ -76,7 +77,10 @@ void add_compressed(const Question& question, const Model& model, Answer& answer
   answer.elements = question.bytes / size_of(DType::f32);
   const Spec& spec = *question.compress;
   if (spec.sparse() && spec.form == Form::none && answer.elements > 0) {
-    answer.elected = elected_of(spec.density, answer.elements);
+    const std::size_t sketch = sketch_of(spec);
+    answer.elected = sketch == 0
+                         ? elected_of(spec.density, answer.elements)
+                         : square_row_counts(answer.elements, sketch, spec.density).elements;
   }
   const Bypass bypass = bypass_of(question, model, answer.elements);
   answer.bypass = bypass.why;

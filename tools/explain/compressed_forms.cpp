@@ -12,6 +12,7 @@
 #include "collectives/sparse/low_rank_cost.hpp"
 #include "collectives/sparse/paper_costs.hpp"
 #include "collectives/sparse/random_k_cost.hpp"
+#include "collectives/sparse/sketched/arc_topk_cost.hpp"
 #include "collectives/sparse/topk_cost.hpp"
 #include "collectives/sparse/whole/choco_cost.hpp"
 #include "collectives/sparse/whole/kept_sums.hpp"
@@ -190,6 +191,9 @@ Forms forms_of(const Exchanging& e) {
     TopkShape shape{.ranks = e.ranks, .count = e.count, .density = e.spec.density};
     shape.value_bits = e.value_bits();
     forms.add(forms.takes, topk_direct_cost(shape, e.link));
+  } else if (const std::size_t sketch = sketch_of(e.spec)) {
+    const RowCounts rows = square_row_counts(e.count, sketch, e.spec.density);
+    forms.add(forms.takes, arc_topk_cost(rows, size_of(e.spec.values), e.ranks, e.link));
   } else if (e.spec.scheme->electors == Electors::all_alike) {
     forms.add(forms.takes, random_k_cost(e.pairs() * size_of(e.spec.values), e.ranks, e.link));
   } else {

@@ -18,7 +18,7 @@ struct LowRankState {
   std::vector<float> right;
 };
 
-// The first call's right factors: normal numbers, nearly.
+// The first call's right factors: normal numbers, nearly, that `seed` alone determines.
 void draw_right(const LowRankLayout& layout, std::uint64_t seed, float* right);
 // Prepares right factors for the next call. Only their directions count: each vector is scaled by a
 // power of two to magnitudes below 1, so that products do not leave float32's range, and one that

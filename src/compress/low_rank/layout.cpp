@@ -46,9 +46,13 @@ LowRankLayout LowRankLayout::square(std::size_t count, std::size_t rank) {
   return {matrices, rank};
 }
 
-std::size_t LowRankLayout::square_elements(std::size_t count, std::size_t rank) {
+MatrixShape LowRankLayout::square_matrix(std::size_t count, std::size_t rank) {
   const MatrixShape matrix = nearly_square(count);
-  if (!has_factors(matrix, rank)) return count;
+  return has_factors(matrix, rank) ? matrix : MatrixShape();
+}
+
+std::size_t LowRankLayout::square_elements(std::size_t count, std::size_t rank) {
+  const MatrixShape matrix = square_matrix(count, rank);
   return rank * (matrix.rows + matrix.columns) + count - matrix.rows * matrix.columns;
 }
 

@@ -1,4 +1,6 @@
-// How a vector is cut into matrices, and which of them are sent as two factors.
+// How a vector is cut into matrices, and which of them are sent as two factors, or have rows that
+// are elected by a sketch: matrix * right^T with a right factor that is drawn, so that a sketch is
+// as large as a left factor.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +39,9 @@ class LowRankLayout {
   LowRankLayout(std::span<const MatrixShape> matrices, std::size_t rank);
   // A vector of unknown shape as a matrix that is nearly square, and a rest.
   static LowRankLayout square(std::size_t count, std::size_t rank);
-  // Float32 that both messages of that matrix have, without making the layout.
+  // That matrix, without making the layout; 0 x 0: it is too small for factors.
+  static MatrixShape square_matrix(std::size_t count, std::size_t rank);
+  // Float32 that both messages of it have, likewise.
   static std::size_t square_elements(std::size_t count, std::size_t rank);
 
   std::span<const MatrixShape> matrices() const { return matrices_; }

@@ -27,7 +27,7 @@ Expected<std::size_t> elements_of(std::span<const MatrixShape> matrices) {
 Error state_matrices(Compressor& compressor, std::span<const MatrixShape> matrices) {
   const Expected<std::size_t> count = elements_of(matrices);
   if (!count) return count.error();
-  const std::size_t rank = rank_of(compressor.spec());
+  const std::size_t rank = layout_rank_of(compressor.spec());
   if (rank == 0) return {};
   if (compressor.shaped() && *count != compressor.count()) {
     return {Code::invalid_argument,
