@@ -17,6 +17,7 @@
 #include "collectives/sparse/momentum/momentum.hpp"
 #include "collectives/strands.hpp"
 #include "compress/low_rank/elected_rows.hpp"
+#include "compress/low_rank/unstated_matrices.hpp"
 #include "core/clock.hpp"
 #include "core/mix.hpp"
 
@@ -93,7 +94,8 @@ void predict(const Call& call, const SparseCall& args, bool dense) {
   const LinkSums& link = spec.adapts() ? first.density_control.link : first.bypass_control.link;
   double seconds = first.bypass_control.seconds[dense ? 1 : 0];
   if (seconds == 0) {
-    const bool factors = !dense && rank_of(spec) > 0;  // which are summed densely
+    // Which are summed densely.
+    const bool factors = !dense && rank_of(spec) > 0 && !draws_factors(spec);
     const std::size_t all = factors ? factor_elements(args) : elements_of(args.tensors);
     seconds = call.chooser().predicted_seconds(spec, all, dense || factors, hosts, link);
   }
@@ -179,6 +181,14 @@ Error check_average(const CallContext& context, const CompressedTensor& tensor) 
   return on_device ? refuse("memory is a device's", "the host's") : Error();
 }
 
+// Of schemes that decompose matrices, which only the host does.
+Error check_decomposed(const CallContext& context, const CompressedTensor& tensor) {
+  if (!tensor.device && context.compute->kind() == MemoryKind::host) return {};
+  return {Code::invalid_argument,
+          fmt::format("{} decomposes matrices: memory is a device's, expected the host's",
+                      tensor.compressor->spec().scheme->name)};
+}
+
 }  // namespace
 
 Error check_compressed_call(const CallContext& context, std::span<const CompressedTensor> tensors) {
@@ -186,6 +196,11 @@ Error check_compressed_call(const CallContext& context, std::span<const Compress
   if (spec.scheme->averages_parameters) {
     for (const CompressedTensor& tensor : tensors) {
       if (Error error = check_average(context, tensor)) return error;
+    }
+  }
+  if (draws_factors(spec)) {
+    for (const CompressedTensor& tensor : tensors) {
+      if (Error error = check_decomposed(context, tensor)) return error;
     }
   }
   const std::uint64_t step = tensors[0].compressor->step;
@@ -198,10 +213,9 @@ void begin_tensor(const CompressedTensor& tensor, std::uint32_t call, int ranks)
   compressor.shape(tensor.count, tensor.type);
   compressor.begin(call, {tensor.send, tensor.type}, tensor.device);
   compressor.stats.algorithm = compressor.spec().scheme->name;
-  const std::size_t rank = layout_rank_of(compressor.spec());
   auto& layout = compressor.low_rank.layout;
-  if (rank > 0 && !layout) {
-    layout = std::make_shared<LowRankLayout>(LowRankLayout::square(tensor.count, rank));
+  if (layout_rank_of(compressor.spec()) > 0 && !layout) {
+    layout = std::make_shared<LowRankLayout>(unstated_layout(compressor.spec(), tensor.count));
   }
   for (PairList& list : compressor.received(static_cast<std::size_t>(ranks))) {
     list.begin(compressor.spec().values);

@@ -9,6 +9,7 @@ namespace pith {
 Task<Error> allreduce_coded(Call& call, SparseCall args);
 Task<Error> allreduce_varying(Call& call, SparseCall args);
 Task<Error> allreduce_low_rank(Call& call, SparseCall args);
+Task<Error> allreduce_atomo(Call& call, SparseCall args);
 Task<Error> allreduce_topk(Call& call, SparseCall args);
 Task<Error> allreduce_threshold(Call& call, SparseCall args);
 Task<Error> allreduce_sidco(Call& call, SparseCall args);
@@ -29,6 +30,7 @@ constexpr std::array table{
     SparseExchange{"coded", allreduce_coded},          //
     SparseExchange{"varying", allreduce_varying},      //
     SparseExchange{"low-rank", allreduce_low_rank},    //
+    SparseExchange{"atomo", allreduce_atomo},          //
     SparseExchange{"topk", allreduce_topk},            //
     SparseExchange{"threshold", allreduce_threshold},  //
     SparseExchange{"sidco", allreduce_sidco},          //

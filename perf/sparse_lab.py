@@ -49,7 +49,7 @@ FURTHER = {"topk-direct": "topk:exchange=direct,", "topk-ring": "topk:exchange=r
 CODED = {"bf16": "bf16", "int8": "int8", "fp8": "fp8", "natural": "natural", "qsgd8": "qsgd:bits=8",
          "qsgd4": "qsgd:bits=4", "qsgd2": "qsgd:bits=2", "sign": "sign",
          "efsign": "efsign", "int8ef": "int8:feedback=1", "terngrad": "terngrad",
-         "onebit": "onebit", "3lc": "3lc", "powersgd": "powersgd", "fp16": "fp16",
+         "onebit": "onebit", "3lc": "3lc", "powersgd": "powersgd", "atomo": "atomo", "fp16": "fp16",
          "dynamic": "int8:map=dynamic", "signum": "signum", "bounded": "bounded",
          "lossless": "lossless"}
 PLAIN = "plain-topk"

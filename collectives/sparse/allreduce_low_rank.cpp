@@ -22,6 +22,7 @@
 #include "collectives/chooser.hpp"
 #include "collectives/sparse/dense_result.hpp"
 #include "collectives/sparse/dense_sum.hpp"
+#include "collectives/sparse/factors/put_product.hpp"
 #include "collectives/sparse/sketched/shared_floats.hpp"
 #include "collectives/sparse/take_values.hpp"
 
@@ -31,7 +32,6 @@ namespace {
 
 constexpr std::uint16_t left_lanes = 0;
 constexpr std::uint16_t right_lanes = 0x1000;
-constexpr std::size_t in_cache = std::size_t{1} << 15;  // elements
 
 // Iterates over the parts of all tensors, in order, with their places in the messages.
 class Parts {
@@ -111,14 +111,6 @@ struct LowRankCall {
   const SharedFloats sums;   // right factors
 };
 
-// The rows that are worked on at once: they stay in the cache, and those of wide matrices are
-// enough for the kernels' registers. On a device all, unless the host awaits them.
-std::size_t rows_at_once(const LowRankCall& low, std::size_t columns, bool awaited = false) {
-  constexpr std::size_t least = 4;
-  if (low.queue.on_device() && !awaited) return ~std::size_t{0};
-  return std::max(in_cache / columns, least);
-}
-
 // Adds the gradients and projects the sums while they are in the cache.
 Task<Error> project(Call& call, LowRankCall& low) {
   for (Parts at(low.args); !at.done(); at.next()) {
@@ -134,7 +126,7 @@ Task<Error> project(Call& call, LowRankCall& low) {
                                  part.count * sizeof(float)});
     }
     for (Range left{0, rows}; left.size > 0;) {
-      const auto [row, some] = take_front(left, rows_at_once(low, columns));
+      const auto [row, some] = take_front(left, rows_at_once(low.queue, columns));
       const Range elements{part.begin + row * columns, some * columns};
       Error error = co_await add_in_turns(call, low.args, at.compressor(), elements);
       if (error) co_return error;
@@ -151,7 +143,7 @@ Task<Error> back_project(Call& call, LowRankCall& low) {
   for (Parts at(low.args); !at.done(); at.next()) {
     const auto [rows, columns, rank] = at.part().shape;
     for (Range left{0, rows}; left.size > 0;) {
-      const auto [row, some] = take_front(left, rows_at_once(low, columns));
+      const auto [row, some] = take_front(left, rows_at_once(low.queue, columns));
       low.queue.run<BackProjectKernel>({{some, columns, rank},
                                         at.values() + row * columns,
                                         low.left.near() + at.left() + row * rank,
@@ -224,32 +216,6 @@ void note_factors(const LowRankCall& low) {
   }
 }
 
-// Writes the result of a matrix.
-Task<Error> put_matrix(Call& call, LowRankCall& low, const Parts& at, ResultWriter& writer) {
-  const CompressedTensor& tensor = at.tensor();
-  const bool pairs = tensor.sparse.count != nullptr;
-  const auto [rows, columns, rank] = at.part().shape;
-  const float divisor = divisor_of(tensor, call.size());
-  for (Range left{0, rows}; left.size > 0;) {
-    const auto [row, some] = take_front(left, rows_at_once(low, columns, pairs));
-    const FactorShape shape{some, columns, rank};
-    const float* const left_factor = low.left.near() + at.left() + row * rank;
-    const float* const sums = low.sums.near() + at.right();
-    const Range elements{at.part().begin + row * columns, some * columns};
-    if (pairs) {
-      const Scratch block(low.queue.host(), elements.size * sizeof(float));
-      co_await low.queue.until(low.queue.run<PutProductKernel>(
-          {shape, left_factor, sums, 1, block.bytes().data, DType::f32}));
-      put_all(call, tensor, writer, elements, block.bytes().data, DType::f32);
-    } else {
-      std::byte* const out = tensor.recv + elements.begin * size_of(tensor.type);
-      low.queue.run<PutProductKernel>({shape, left_factor, sums, divisor, out, tensor.type});
-    }
-    co_await call.turn();
-  }
-  co_return Error();
-}
-
 // The sums were written to the place of this rank's elements.
 void put_elements(Call& call, const LowRankCall& low, const Parts& at, ResultWriter& writer) {
   const CompressedTensor& tensor = at.tensor();
@@ -268,7 +234,9 @@ Task<Error> put_results(Call& call, LowRankCall& low) {
         put_elements(call, low, at, writer);
         continue;
       }
-      Error error = co_await put_matrix(call, low, at, writer);
+      const ResultMatrix matrix{at.part().begin, at.part().shape, low.left.near() + at.left(),
+                                low.sums.near() + at.right()};
+      Error error = co_await put_product(call, low.queue, tensor, matrix, writer);
       if (error) co_return error;
     }
     low.args.conclude(tensor, writer);
@@ -301,7 +269,7 @@ Task<Error> take_shares(Call& call, LowRankCall& low) {
           {reinterpret_cast<std::byte*>(at.values()), part.count * sizeof(float)});
     }
     for (Range left{0, rows}; left.size > 0;) {
-      const auto [row, some] = take_front(left, rows_at_once(low, columns));
+      const auto [row, some] = take_front(left, rows_at_once(low.queue, columns));
       low.queue.run<AddProductKernel>({{some, columns, rank},
                                        low.left.near() + at.left() + row * rank,
                                        low.right.near() + at.right(),

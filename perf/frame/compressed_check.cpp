@@ -5,6 +5,7 @@
 #include <string>
 
 #include "frame/coded_check.hpp"
+#include "frame/drawn_check.hpp"
 #include "frame/library_topk.hpp"
 
 namespace pith_perf {
@@ -57,6 +58,11 @@ Errors CompressedCheck::check(const std::vector<std::span<const float>>& gradien
     const pith::VaryingCoding coding = spec_.scheme->varying(spec_);
     Errors errors = compare_coded(coding, false, sums_of(gradients), results);
     errors.merge(check_left(coding.keeps_rest, gradients, results, compressors));
+    return errors;
+  }
+  if (draws_factors(spec_)) {
+    Errors errors = compare_drawn(gradients, results);
+    errors.merge(check_left(false, gradients, results, compressors));
     return errors;
   }
   if (corrects_momentum(spec_)) return compare_corrected(gradients, results, compressors);
@@ -228,6 +234,31 @@ Errors CompressedCheck::compare_bounds(const std::vector<std::span<const float>>
   for (const std::span<const float> result : results) {
     for (const float value : result) {
       errors.add(std::max(std::abs(double(value)) - bound, 0.0), allowed);
+    }
+  }
+  return errors;
+}
+
+// An element is rounded as the largest ones are of which it is a sum.
+Errors CompressedCheck::compare_drawn(const std::vector<std::span<const float>>& gradients,
+                                      const std::vector<std::span<const float>>& results) {
+  constexpr double factor_rounding = 1e-6;
+  std::vector<std::vector<double>> sums(gradients.size(), std::vector<double>(count_));
+  std::vector<std::vector<double>> sizes(gradients.size(), std::vector<double>(1));
+  for (std::size_t local = 0; local < gradients.size(); ++local) {
+    const int rank = team_.first_rank() + static_cast<int>(local);
+    sizes[local][0] = add_drawn(spec_, step_, rank, gradients[local], sums[local]);
+  }
+  ++step_;
+  sum(team_, sums);
+  sum(team_, sizes);
+  Errors errors;
+  for (std::size_t local = 0; local < results.size(); ++local) {
+    const double allowed = factor_rounding * sizes[local][0] / parts_;
+    for (std::size_t i = 0; i < count_; ++i) {
+      const double expected = sums[local][i] / parts_;
+      errors.add(double(results[local][i]) - expected,
+                 allowed + allowed_of_result(type_, std::abs(expected) + allowed));
     }
   }
   return errors;

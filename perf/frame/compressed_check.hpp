@@ -13,6 +13,8 @@
 //  owners      that what was elected was removed on every rank and nothing else was sent, that some
 //              rank had each element above the threshold, and that nothing was elected twice
 //
+// Of atomo, where each rank draws, results are compared with the same draws.
+//
 // The k largest are computed by the library's own selector, which its tests compare with a plain
 // one. Elections are not checked with feedback=0 (except for `each rank`), hierarchy=host and
 // bypass=auto.
@@ -61,6 +63,9 @@ class CompressedCheck {
   Errors compare_bounds(const std::vector<std::span<const float>>& gradients,
                         const std::vector<std::span<const float>>& results,
                         const Compressors& compressors) const;
+  // Of matrices whose singular values each rank draws.
+  Errors compare_drawn(const std::vector<std::span<const float>>& gradients,
+                       const std::vector<std::span<const float>>& results);
   // How the last call coded all elements, if it did.
   std::optional<pith::Coding> coding_in_use(const Compressors& compressors) const;
   // `mine`: of this thread's ranks, residuals included.

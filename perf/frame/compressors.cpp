@@ -17,7 +17,7 @@ pith::Spec spec_to_measure(const std::string& text) {
 
 Compressors::Compressors(const pith::Spec& spec, const Team& team)
     : has_residual_(spec.sparse() ? spec.feedback
-                                  : pith::changes_accumulators(spec) || pith::rank_of(spec) > 0) {
+                                  : pith::changes_accumulators(spec) || pith::keeps_rest(spec)) {
   for (int local = 0; local < team.size(); ++local) {
     pithCompressor_t made = nullptr;
     must(pithCompressorCreate(&made, spec.text().c_str()), "pithCompressorCreate");

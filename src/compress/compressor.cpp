@@ -289,7 +289,8 @@ void Compressor::end(Compute& host) {
     stats.squares_sent = taken.factors.squares;
   } else {
     host.run<SquaresKernel>({sent.values(), sent.count(), sent.type(), &stats.squares_sent});
-    spent_ = !spec_.feedback;
+    // Without an election nothing was delivered: some rank's gradient was not finite.
+    spent_ = spec_.sparse() && !spec_.feedback;
     if (lent_) clear_spent(host);
   }
   queue_ = nullptr;

@@ -97,8 +97,9 @@ struct Scheme {
   VaryingCoding (*varying)(const Spec& spec) = nullptr;
   // What this build lacks for the scheme; empty: nothing. Its specs are refused.
   std::string_view lacks = {};
-  // Of schemes that know matrices: the rank of the factors as which they are sent or, where
-  // elements are elected, the columns of the sketch by which ranks agree on a matrix's rows.
+  // Of schemes that know matrices: the rank of the factors as which they are sent (of schemes
+  // without feedback it is drawn, and so on average) or, where elements are elected, the columns of
+  // the sketch by which ranks agree on a matrix's rows.
   std::size_t (*rank)(const Spec& spec) = nullptr;
   // Of lists of pairs: how their values travel, if not in the type `values`. May be null.
   std::optional<Coding> (*list_coding)(const Spec& spec) = nullptr;
@@ -142,6 +143,8 @@ inline std::size_t layout_rank_of(const Spec& spec) {
 inline std::size_t rank_of(const Spec& spec) { return spec.sparse() ? 0 : layout_rank_of(spec); }
 // 0: rows of matrices are not elected.
 inline std::size_t sketch_of(const Spec& spec) { return spec.sparse() ? layout_rank_of(spec) : 0; }
+// Whether factors are drawn without bias, so that nothing is kept.
+inline bool draws_factors(const Spec& spec) { return rank_of(spec) > 0 && !spec.feedback; }
 inline std::optional<Coding> list_coding_of(const Spec& spec) {
   return spec.scheme->list_coding ? spec.scheme->list_coding(spec) : std::nullopt;
 }
@@ -160,7 +163,9 @@ inline bool gathers_lists(const Spec& spec) {
   return electors == Electors::each_rank || electors == Electors::each_by_rule;
 }
 // Whether what a call loses of the elements, all of which it sends, is kept.
-inline bool keeps_rest(const Spec& spec) { return keeps_coding_loss(spec) || rank_of(spec) > 0; }
+inline bool keeps_rest(const Spec& spec) {
+  return keeps_coding_loss(spec) || (rank_of(spec) > 0 && spec.feedback);
+}
 inline std::string_view exchange_name(const Spec& spec) {
   return spec.form == Form::none ? spec.scheme->exchange : "coded";
 }

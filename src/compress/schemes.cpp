@@ -20,6 +20,7 @@ extern const Scheme three_lc_scheme;
 extern const Scheme bounded_scheme;
 extern const Scheme lossless_scheme;
 extern const Scheme powersgd_scheme;
+extern const Scheme atomo_scheme;
 extern const Scheme topk_scheme;
 extern const Scheme threshold_scheme;
 extern const Scheme sidco_scheme;
@@ -55,6 +56,7 @@ constexpr std::array table{
     &bounded_scheme,    //
     &lossless_scheme,   //
     &powersgd_scheme,   //
+    &atomo_scheme,      //
     &topk_scheme,       //
     &threshold_scheme,  //
     &sidco_scheme,      //

@@ -7,6 +7,7 @@
 #include "collectives/varying/varying_cost.hpp"
 #include "compress/gossip/choco_scheme.hpp"
 #include "compress/low_rank/elected_rows.hpp"
+#include "compress/low_rank/unstated_matrices.hpp"
 #include "compress/scheme.hpp"
 #include "model/nominal.hpp"
 
@@ -35,8 +36,16 @@ CallCost compressed_cost(const Spec& spec, double density, std::size_t count, in
     return {2 * others, 2 * others / ranks * bytes,
             passes(count) + double(count) * nominal::code_element};
   }
-  if (const std::size_t rank = rank_of(spec)) {
-    const double bytes = sizeof(float) * double(LowRankLayout::square_elements(count, rank));
+  if (draws_factors(spec)) {
+    const LowRankCounts counts = unstated_counts(spec, count);
+    const double rows = std::min(std::sqrt(double(count)), double(most_unstated_rows(spec)));
+    return {2 * std::ceil(std::log2(double(ranks))) + 2 * others,
+            others * sizeof(float) *
+                (2 / double(ranks) * double(counts.elements) + double(counts.factors)),
+            3 * passes(count) + rows * double(count) * nominal::decompose_element};
+  }
+  if (rank_of(spec) > 0) {
+    const double bytes = sizeof(float) * double(unstated_counts(spec, count).all());
     return {4 * std::ceil(std::log2(double(ranks))), 2 * others / ranks * bytes, 3 * passes(count)};
   }
   if (!spec.sparse()) return dense_cost(count, ranks);

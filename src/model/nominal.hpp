@@ -23,6 +23,8 @@ inline constexpr double write_element = 0.3e-9;
 inline constexpr double add_pair = 8e-9;
 // For an element that is coded with few bits and decoded again.
 inline constexpr double code_element = 0.5e-9;
+// For an element of a matrix that is decomposed, times the matrix's smaller side.
+inline constexpr double decompose_element = 0.2e-9;
 // Bytes of a pair of index and value.
 inline constexpr double pair_bytes = 6;
 

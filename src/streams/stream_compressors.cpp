@@ -34,8 +34,8 @@ Error StreamCompressors::place(const CompressedArgs& args) {
     // Ranks on devices agree on no other way than the nominal one, but a vector may come from the
     // host with its times.
     const bool chosen = args.tensors[0].compressor->bypass_control.dense;
-    const bool whole =
-        !spec.sparse() && (rank_of(spec) == 0 || starts_dense(spec, compressor.step));
+    const bool in_factors = rank_of(spec) > 0 && !draws_factors(spec);
+    const bool whole = !spec.sparse() && (!in_factors || starts_dense(spec, compressor.step));
     const bool dense = whole || spec.by_host || spec.quantises() ||
                        (spec.may_bypass &&
                         (spec.adapts() || chosen || chooser.is_faster_dense(spec, all, nullptr)));

@@ -11,6 +11,7 @@
 #include "collectives/premultiply.hpp"
 #include "collectives/sparse/coded_cost.hpp"
 #include "compress/low_rank/elected_rows.hpp"
+#include "compress/low_rank/unstated_matrices.hpp"
 #include "core/log.hpp"
 
 namespace pith {
@@ -77,8 +78,7 @@ Need low_rank_scratch(const CompressedArgs& args) {
   for (const CompressedTensor& tensor : args.tensors) {
     const auto& known = tensor.compressor->low_rank.layout;
     // Where they are not known yet, both have all at most.
-    const std::size_t all =
-        LowRankLayout::square_elements(tensor.count, layout_rank_of(tensor.compressor->spec()));
+    const std::size_t all = unstated_counts(tensor.compressor->spec(), tensor.count).all();
     left += known ? known->left_count() : all;
     right += known ? known->right_count() : all;
   }

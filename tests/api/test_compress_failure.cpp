@@ -45,6 +45,7 @@ std::vector<std::string> failing_specs() {
   specs.emplace_back("bounded:feedback=1");
   specs.emplace_back("powersgd:rank=1");
   specs.emplace_back("arc-topk:density=0.1,bypass=never");
+  specs.emplace_back("atomo:rank=1");
   specs.emplace_back("topk:density=0.1,feedback=0,bypass=never");
   return specs;
 }

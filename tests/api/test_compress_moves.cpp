@@ -69,7 +69,7 @@ void refused(Rank& self, pithComm_t comm) {
   std::vector<float> recv(count * static_cast<std::size_t>(self.size));
   constexpr auto bad = pithInvalidArgument;
   for (const char* spec : {"none", "topk:density=0.1", "int8:block=256,feedback=1", "sign",
-                           "efsign", "powersgd:rank=1"}) {
+                           "efsign", "powersgd:rank=1", "atomo:rank=1"}) {
     const Compressor compressor(spec);
     fails(gathered(send, recv, compressor, comm), bad,
           {"pithAllGatherCompressed: compressor is ", spec,

@@ -11,6 +11,7 @@
 #include "core/mix.hpp"
 #include "kernels/coded_values.hpp"
 #include "tests/collectives/ar_topk_reference.hpp"
+#include "tests/collectives/atomo_reference.hpp"
 #include "tests/collectives/coded_lists_reference.hpp"
 #include "tests/collectives/coded_reference.hpp"
 #include "tests/collectives/common_reference.hpp"
@@ -360,6 +361,7 @@ const std::vector<SchemeTest>& table() {
       {"bounded", {"", "abs=0.01", "rel=0.1,feedback=1", "abs=0.05,rel=0.5"}, varying_reference},
       {"lossless", {"", "level=3"}, varying_reference},
       {"powersgd", {"", "rank=1,start=2", "rank=6,seed=3"}, low_rank_reference},
+      {"atomo", {"", "rank=1,seed=7"}, atomo_reference, nullptr, 4},
       {"topk",
        {"", "exchange=direct", "exchange=ring", "exchange=split", "exchange=recursive-doubling",
         "exchange=direct,values=bf16", "exchange=ring,values=f16", "exchange=split,values=bf16",

@@ -51,7 +51,8 @@ TEST_CASE("a vector is cut into factors and what is too small for them", "[low_r
   for (const std::size_t count : {0, 1, 2, 99, 100, 5000, 99999}) {
     const LowRankLayout square = LowRankLayout::square(count, 2);
     CHECK(square.count() == count);
-    CHECK(square.left_count() + square.right_count() == LowRankLayout::square_elements(count, 2));
+    CHECK(square.left_count() + square.right_count() ==
+          LowRankLayout::square_counts(count, 2).all());
     CHECK(square.left_count() + square.right_count() <= std::max<std::size_t>(count, 1));
   }
 }

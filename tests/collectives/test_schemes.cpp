@@ -38,6 +38,12 @@ std::vector<std::string> keeping_specs(double density, bool all = false) {
   return specs;
 }
 
+// With an election and without feedback what is kept is of failed calls alone.
+bool keeps_failed(const std::string& text) {
+  const Spec spec = *Spec::parse(text);
+  return spec.feedback || !spec.sparse();
+}
+
 }  // namespace
 
 TEST_CASE("every scheme is tested, and has an exchange of its name", "[sparse][schemes]") {
@@ -177,7 +183,7 @@ TEST_CASE("many ranks, whose messages come in any order", "[sparse][schemes]") {
       SparseCase c = case_of(spec_of(test, variant, 0.05), ranks, {1000, 30});
       c.jitter_s = 1e-3;
       CHECK(check_beside_reference(test, c, {.steps = 2}) == "");
-      if (!Spec::parse(c.spec)->feedback) continue;
+      if (!keeps_failed(c.spec)) continue;
       // With --full a death, and an abort, at the begin and after each third of the call.
       CHECK(check_interrupted(c, 1, steps_of_call(c, 1) / 3 + 1) == "");
     }
@@ -243,9 +249,10 @@ TEST_CASE("numbers that are not finite reach every rank, if nothing is elected",
 
 // Wherever it is: it is not taken for a rank's bad gradient, which would be kept.
 TEST_CASE("a sum that overflows is gone in the next step", "[sparse][schemes]") {
-  for (const char* spec : {"none", "bf16", "int8", "fp8", "qsgd", "terngrad", "natural", "efsign",
-                           "onebit", "3lc:block=512", "int8:feedback=1", "powersgd", "fp16",
-                           "int8:map=dynamic", "bounded", "bounded:feedback=1", "lossless"}) {
+  for (const char* spec :
+       {"none", "bf16", "int8", "fp8", "qsgd", "terngrad", "natural", "efsign", "onebit",
+        "3lc:block=512", "int8:feedback=1", "powersgd", "fp16", "int8:map=dynamic", "bounded",
+        "bounded:feedback=1", "lossless", "atomo"}) {
     if (!Spec::parse(spec)) continue;  // this build lacks something for it
     for (const std::size_t where : {0, 700}) {
       SparseProgram program(case_of(spec, 2, {1000}));
@@ -309,7 +316,7 @@ TEST_CASE("saved and loaded, every scheme goes on with the same bits", "[sparse]
 TEST_CASE("an end at any step of any scheme loses no gradient", "[sparse][schemes][abort]") {
   int which = 0;
   for (const std::string& spec : specs_of(scheme_tests(), 0.2)) {
-    if (!Spec::parse(spec)->feedback) continue;  // what is kept is of failed calls alone
+    if (!keeps_failed(spec)) continue;
     ++which;
     for (int ranks = 2; ranks <= 4; ++ranks) {
       if (ranks != 3 && !is_due({which, ranks})) continue;

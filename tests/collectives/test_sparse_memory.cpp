@@ -122,6 +122,7 @@ TEST_CASE("memory that runs out in a compressed call ends it everywhere", "[spar
                            "onebit",
                            "powersgd:rank=1",
                            "arc-topk",
+                           "atomo:rank=1",
                            "none"}) {
     SparseCase c;
     c.ranks = 3;
@@ -135,7 +136,7 @@ TEST_CASE("memory that runs out in a compressed call ends it everywhere", "[spar
 }
 
 TEST_CASE("memory that runs out while pairs are written leaves all gradients", "[sparse][memory]") {
-  for (const char* spec : {"powersgd:rank=1", "efsign", "topk", "none"}) {
+  for (const char* spec : {"powersgd:rank=1", "atomo:rank=1", "efsign", "topk", "none"}) {
     SparseCase c;
     c.ranks = 2;
     c.counts = {1000, 0, 80};

@@ -27,10 +27,10 @@ void check_says(std::string_view text, const std::vector<std::string>& words) {
 }
 
 const std::vector<std::string> schemes = {
-    "none",      "bf16",    "fp16",    "int8",    "fp8",      "qsgd",    "terngrad",
-    "natural",   "sign",    "signum",  "efsign",  "onebit",   "3lc",     "powersgd",
-    "topk",      "bounded", "randomk", "ar-topk", "exdyna",   "micro",   "deft",
-    "threshold", "sidco",   "dgc",     "wangni",  "adaptive", "arc-topk"};
+    "none",      "bf16",    "fp16",    "int8",    "fp8",      "qsgd",     "terngrad",
+    "natural",   "sign",    "signum",  "efsign",  "onebit",   "3lc",      "powersgd",
+    "topk",      "bounded", "randomk", "ar-topk", "exdyna",   "micro",    "deft",
+    "threshold", "sidco",   "dgc",     "wangni",  "adaptive", "arc-topk", "atomo"};
 
 }  // namespace
 
@@ -123,6 +123,13 @@ TEST_CASE("codings of specs") {
   CHECK(rank_of(*Spec::parse("powersgd")) == 4);
   CHECK(rank_of(*Spec::parse("powersgd:rank=128,seed=5")) == 128);
   CHECK(rank_of(*Spec::parse("efsign")) == 0);
+  CHECK(keeps_rest(*Spec::parse("powersgd")));
+  CHECK_FALSE(draws_factors(*Spec::parse("powersgd")));
+  CHECK(rank_of(*Spec::parse("atomo")) == 3);
+  CHECK(draws_factors(*Spec::parse("atomo:rank=1,seed=7")));
+  CHECK_FALSE(keeps_rest(*Spec::parse("atomo")));
+  check_says("atomo:rank=129", {"rank is \"129\"", "1 to 128"});
+  check_says("atomo:start=1", {"atomo has no key \"start\""});
   check_says("powersgd:rank=0", {"rank is \"0\"", "1 to 128"});
   CHECK(rank_of(*Spec::parse("arc-topk")) == 0);
   CHECK(sketch_of(*Spec::parse("arc-topk")) == 4);

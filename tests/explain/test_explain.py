@@ -98,7 +98,7 @@ class PithExplain(unittest.TestCase):
         self.assertNotIn("closed", by_name["ring"])  # bypass=auto might take it
         for scheme in ("ar-topk", "ar-topk:reduction=ring", "exdyna", "exdyna:rule=intended",
                        "micro", "deft", "bf16", "int8", "qsgd:bits=2", "sign", "efsign",
-                       "terngrad", "onebit", "3lc", "powersgd", "randomk", "fp16",
+                       "terngrad", "onebit", "3lc", "powersgd", "atomo", "randomk", "fp16",
                        "arc-topk", "arc-topk:sketch=1,values=bf16",
                        "int8:map=dynamic", "signum", "bounded:abs=0.01", "lossless",
                        "threshold:value=0.1", "sidco", "dgc", "wangni", "adaptive",

@@ -71,6 +71,8 @@ std::vector<Scheme> built_schemes() {
       {"threshold:value=0.1", {300, 0, 40}, 0},
       {"wangni:density=0.1,values=bf16", {300, 40}, 2},
       {"powersgd:rank=1", {300, 0, 40}, 1},
+      {"atomo:rank=1", {300, 0, 40}, 1},
+      {"atomo", {3000, 40}, 0},
       {"none", {300}, 0},
       {"deft:density=0.05", {3000, 200}, 0},
       {"deft:density=0.05,values=bf16", {3000, 0, 200}, 2},

@@ -156,6 +156,7 @@ TEST_CASE("values in few bits may be off by their rounding, and no more", "[perf
                                           "sign",
                                           "efsign",
                                           "powersgd",
+                                          "atomo",
                                           "terngrad",
                                           "onebit",
                                           "3lc",
@@ -170,6 +171,7 @@ TEST_CASE("values in few bits may be off by their rounding, and no more", "[perf
     CHECK(check_as(spec, spec).wrong == 0);
   }
   CHECK(check_as("qsgd", "int8").wrong > 0);
+  CHECK(check_as("atomo:seed=1", "atomo").wrong > 0);
   CHECK(check_as("int8", "bf16").wrong > 0);
   CHECK(check_as("int8", "fp16").wrong > 0);
   CHECK(check_as("int8", "bounded").wrong > 0);

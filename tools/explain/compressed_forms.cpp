@@ -9,6 +9,7 @@
 #include "collectives/sparse/coded_cost.hpp"
 #include "collectives/sparse/exclusive_election.hpp"
 #include "collectives/sparse/exdyna_cost.hpp"
+#include "collectives/sparse/factors/atomo_cost.hpp"
 #include "collectives/sparse/low_rank_cost.hpp"
 #include "collectives/sparse/paper_costs.hpp"
 #include "collectives/sparse/random_k_cost.hpp"
@@ -22,7 +23,7 @@
 #include "compress/exdyna_scheme.hpp"
 #include "compress/gossip/choco_scheme.hpp"
 #include "compress/kept_sums/kept_sums_scheme.hpp"
-#include "compress/low_rank/layout.hpp"
+#include "compress/low_rank/unstated_matrices.hpp"
 #include "compress/topk_scheme.hpp"
 #include "model/compressed_cost.hpp"
 #include "model/nominal.hpp"
@@ -177,9 +178,11 @@ Forms forms_of(const Exchanging& e) {
   } else if (e.spec.scheme->varying) {
     const VaryingCoding varying = e.spec.scheme->varying(e.spec);
     forms.add(forms.takes, varying_cost(usual_bytes(varying), e.count, e.ranks, e.link));
-  } else if (const std::size_t rank = rank_of(e.spec)) {
-    forms.add(forms.takes,
-              low_rank_cost(LowRankLayout::square_elements(e.count, rank), e.ranks, e.link));
+  } else if (rank_of(e.spec) > 0) {
+    const LowRankCounts counts = unstated_counts(e.spec, e.count);
+    forms.add(forms.takes, draws_factors(e.spec)
+                               ? atomo_cost(counts.elements, counts.factors, e.ranks, e.link)
+                               : low_rank_cost(counts.all(), e.ranks, e.link));
   } else if (e.spec.scheme->averages_parameters) {
     TopkShape shape{.ranks = e.ranks, .count = e.count, .density = e.spec.density};
     shape.value_bits = e.value_bits();

@@ -1,5 +1,6 @@
 #include "compress/low_rank/layout.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -13,8 +14,8 @@ bool has_factors(const MatrixShape& matrix, std::size_t rank) {
   return 2 * rank * (matrix.rows + matrix.columns) < matrix.rows * matrix.columns;
 }
 
-MatrixShape nearly_square(std::size_t count) {
-  const auto rows = static_cast<std::size_t>(std::sqrt(double(count)));
+MatrixShape nearly_square(std::size_t count, std::size_t most_rows) {
+  const auto rows = std::min(static_cast<std::size_t>(std::sqrt(double(count))), most_rows);
   return {rows, rows == 0 ? 0 : count / rows};
 }
 
@@ -40,20 +41,22 @@ LowRankLayout::LowRankLayout(std::span<const MatrixShape> matrices, std::size_t 
   }
 }
 
-LowRankLayout LowRankLayout::square(std::size_t count, std::size_t rank) {
-  const MatrixShape matrix = nearly_square(count);
+LowRankLayout LowRankLayout::square(std::size_t count, std::size_t rank, std::size_t most_rows) {
+  const MatrixShape matrix = nearly_square(count, most_rows);
   const std::array matrices{matrix, MatrixShape{1, count - matrix.rows * matrix.columns}};
   return {matrices, rank};
 }
 
 MatrixShape LowRankLayout::square_matrix(std::size_t count, std::size_t rank) {
-  const MatrixShape matrix = nearly_square(count);
+  const MatrixShape matrix = nearly_square(count, any_rows);
   return has_factors(matrix, rank) ? matrix : MatrixShape();
 }
 
-std::size_t LowRankLayout::square_elements(std::size_t count, std::size_t rank) {
-  const MatrixShape matrix = square_matrix(count, rank);
-  return rank * (matrix.rows + matrix.columns) + count - matrix.rows * matrix.columns;
+LowRankCounts LowRankLayout::square_counts(std::size_t count, std::size_t rank,
+                                           std::size_t most_rows) {
+  const MatrixShape matrix = nearly_square(count, most_rows);
+  if (!has_factors(matrix, rank)) return {0, count};
+  return {rank * (matrix.rows + matrix.columns), count - matrix.rows * matrix.columns};
 }
 
 std::uint64_t LowRankLayout::digest() const {

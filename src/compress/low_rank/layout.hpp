@@ -32,17 +32,30 @@ struct LowRankPart {
   bool is_factored() const { return shape.rank > 0; }
 };
 
+// Float32 of factors, and of elements that are sent as they are.
+struct LowRankCounts {
+  std::size_t factors = 0;
+  std::size_t elements = 0;
+
+  std::size_t all() const { return factors + elements; }
+};
+
 class LowRankLayout {
  public:
+  static constexpr std::size_t any_rows = ~std::size_t{0};
+
   // The matrices lie one behind another. A matrix becomes factors if these have less than half of
   // its elements.
   LowRankLayout(std::span<const MatrixShape> matrices, std::size_t rank);
-  // A vector of unknown shape as a matrix that is nearly square, and a rest.
-  static LowRankLayout square(std::size_t count, std::size_t rank);
-  // That matrix, without making the layout; 0 x 0: it is too small for factors.
+  // A vector of unknown shape as a matrix that is nearly square, or has the most rows, and a rest.
+  static LowRankLayout square(std::size_t count, std::size_t rank,
+                              std::size_t most_rows = any_rows);
+  // Of the nearly square one, without making the layout: the matrix (0 x 0: too small for
+  // factors)...
   static MatrixShape square_matrix(std::size_t count, std::size_t rank);
-  // Float32 that both messages of it have, likewise.
-  static std::size_t square_elements(std::size_t count, std::size_t rank);
+  // ...and of either what it is sent as.
+  static LowRankCounts square_counts(std::size_t count, std::size_t rank,
+                                     std::size_t most_rows = any_rows);
 
   std::span<const MatrixShape> matrices() const { return matrices_; }
   std::span<const LowRankPart> parts() const { return parts_; }
