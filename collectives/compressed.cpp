@@ -17,7 +17,7 @@
 #include "collectives/sparse/momentum/momentum.hpp"
 #include "collectives/strands.hpp"
 #include "compress/low_rank/elected_rows.hpp"
-#include "compress/low_rank/unstated_matrices.hpp"
+#include "compress/low_rank/given_matrices.hpp"
 #include "core/clock.hpp"
 #include "core/mix.hpp"
 

@@ -6,7 +6,7 @@
 #include <stdexcept>
 
 #include "compress/low_rank/atoms.hpp"
-#include "compress/low_rank/unstated_matrices.hpp"
+#include "compress/low_rank/given_matrices.hpp"
 #include "compress/thresholds/draw_key.hpp"
 #include "core/mix.hpp"
 

@@ -7,7 +7,7 @@
 #include "collectives/varying/varying_cost.hpp"
 #include "compress/gossip/choco_scheme.hpp"
 #include "compress/low_rank/elected_rows.hpp"
-#include "compress/low_rank/unstated_matrices.hpp"
+#include "compress/low_rank/given_matrices.hpp"
 #include "compress/scheme.hpp"
 #include "model/nominal.hpp"
 
@@ -38,7 +38,7 @@ CallCost compressed_cost(const Spec& spec, double density, std::size_t count, in
   }
   if (draws_factors(spec)) {
     const LowRankCounts counts = unstated_counts(spec, count);
-    const double rows = std::min(std::sqrt(double(count)), double(most_unstated_rows(spec)));
+    const double rows = std::min(std::sqrt(double(count)), double(most_side(spec)));
     return {2 * std::ceil(std::log2(double(ranks))) + 2 * others,
             others * sizeof(float) *
                 (2 / double(ranks) * double(counts.elements) + double(counts.factors)),

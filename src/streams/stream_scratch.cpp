@@ -11,7 +11,7 @@
 #include "collectives/premultiply.hpp"
 #include "collectives/sparse/coded_cost.hpp"
 #include "compress/low_rank/elected_rows.hpp"
-#include "compress/low_rank/unstated_matrices.hpp"
+#include "compress/low_rank/given_matrices.hpp"
 #include "core/log.hpp"
 
 namespace pith {

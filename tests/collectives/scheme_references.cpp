@@ -361,7 +361,7 @@ const std::vector<SchemeTest>& table() {
       {"bounded", {"", "abs=0.01", "rel=0.1,feedback=1", "abs=0.05,rel=0.5"}, varying_reference},
       {"lossless", {"", "level=3"}, varying_reference},
       {"powersgd", {"", "rank=1,start=2", "rank=6,seed=3"}, low_rank_reference},
-      {"atomo", {"", "rank=1,seed=7"}, atomo_reference, nullptr, 4},
+      {"atomo", {"", "rank=1,side=64,seed=7"}, atomo_reference, nullptr, 4},
       {"topk",
        {"", "exchange=direct", "exchange=ring", "exchange=split", "exchange=recursive-doubling",
         "exchange=direct,values=bf16", "exchange=ring,values=f16", "exchange=split,values=bf16",

@@ -3,6 +3,7 @@
 #include <random>
 
 #include "compress/low_rank/atoms.hpp"
+#include "compress/low_rank/given_matrices.hpp"
 #include "core/mix.hpp"
 #include "tests/catch.hpp"
 #include "tests/reference/jacobi.hpp"
@@ -194,6 +195,29 @@ TEST_CASE("keys draw apart", "[atoms]") {
   }
   CHECK(lists[0].numbers == lists[1].numbers);
   CHECK(lists[0].counts != lists[2].counts);
+}
+
+TEST_CASE("matrices with large sides are cut into bands", "[atoms]") {
+  using Matrices = std::vector<MatrixShape>;
+  const Matrices given = {{1000, 1024}, {256, 5000}, {5000, 3}, {0, 7}, {7, 0}, {600, 257}};
+  CHECK(in_bands(given, 256) == Matrices{{250, 1024},
+                                         {250, 1024},
+                                         {250, 1024},
+                                         {250, 1024},
+                                         {256, 5000},
+                                         {5000, 3},
+                                         {0, 7},
+                                         {7, 0},
+                                         {200, 257},
+                                         {200, 257},
+                                         {200, 257}});
+  CHECK(in_bands(given, 65536) == given);
+  CHECK(in_bands(Matrices{{3, 5}}, 2) == Matrices{{1, 5}, {2, 5}});
+  const Spec spec = *Spec::parse("atomo:side=100");
+  const LowRankLayout layout = unstated_layout(spec, 70000);
+  CHECK(layout.matrices()[0] == MatrixShape{100, 700});
+  CHECK(layout.left_count() + layout.right_count() == unstated_counts(spec, 70000).all());
+  CHECK(most_side(*Spec::parse("powersgd")) == LowRankLayout::any_rows);
 }
 
 TEST_CASE("more atoms than any draw has are not expected", "[atoms]") {

@@ -23,7 +23,7 @@
 #include "compress/exdyna_scheme.hpp"
 #include "compress/gossip/choco_scheme.hpp"
 #include "compress/kept_sums/kept_sums_scheme.hpp"
-#include "compress/low_rank/unstated_matrices.hpp"
+#include "compress/low_rank/given_matrices.hpp"
 #include "compress/topk_scheme.hpp"
 #include "model/compressed_cost.hpp"
 #include "model/nominal.hpp"

@@ -6,7 +6,17 @@ extern const Scheme atomo_scheme;
 
 namespace {
 
-constexpr std::array atomo_keys{keys::factor_rank, keys::seed};
+// So long a smaller side is decomposed in some 10 ms, and one of 1024 in a second.
+constexpr double soon_decomposed = 256;
+constexpr Key side_key{
+    .name = "side",
+    .get = [](const Spec& spec) { return static_cast<std::uint64_t>(spec.numbers[0]); },
+    .set = [](Spec& spec, std::uint64_t side) { spec.numbers[0] = static_cast<double>(side); },
+    .kind = Key::Kind::integer,
+    .least = 1,
+    .most = 65536,
+    .expected = "1 to 65536"};
+constexpr std::array atomo_keys{keys::factor_rank, side_key, keys::seed};
 constexpr std::array atomo_sections{factors_section};
 
 }  // namespace
@@ -18,6 +28,7 @@ constinit const Scheme atomo_scheme{
     .exchange = "atomo",
     .keys = atomo_keys,
     .choices = {3},
+    .numbers = {soon_decomposed},
     .feedback = false,
     .rank = stated_rank,
     .sections = atomo_sections};

@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "compress/scheme.hpp"
+#include "compress/low_rank/given_matrices.hpp"
 
 namespace pith {
 
@@ -27,14 +27,14 @@ Expected<std::size_t> elements_of(std::span<const MatrixShape> matrices) {
 Error state_matrices(Compressor& compressor, std::span<const MatrixShape> matrices) {
   const Expected<std::size_t> count = elements_of(matrices);
   if (!count) return count.error();
-  const std::size_t rank = layout_rank_of(compressor.spec());
-  if (rank == 0) return {};
+  const Spec& spec = compressor.spec();
+  if (layout_rank_of(spec) == 0) return {};
   if (compressor.shaped() && *count != compressor.count()) {
     return {Code::invalid_argument,
             fmt::format("the matrices have {} elements, expected {} as the vector", *count,
                         compressor.count())};
   }
-  auto layout = std::make_shared<LowRankLayout>(matrices, rank);
+  auto layout = std::make_shared<LowRankLayout>(stated_layout(spec, matrices));
   auto& known = compressor.low_rank.layout;
   if (!compressor.is_new() && known && known->digest() != layout->digest()) {
     return {Code::invalid_usage,
