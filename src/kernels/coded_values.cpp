@@ -45,6 +45,10 @@ class VectorSums {
  public:
   static constexpr std::size_t vectors = block_sums / hn::MaxLanes(Floats());
 
+  // Vectors are not zero by themselves on every target: Highway's for NEON have a constructor.
+  HWY_INLINE VectorSums() {
+    for (Float& sum : sums_) sum = hn::Zero(Floats());
+  }
   template <std::size_t k>
   HWY_INLINE void add(Float part) {
     sums_[k] = hn::Add(sums_[k], part);
@@ -73,7 +77,7 @@ class VectorSums {
     }
   }
 
-  Float sums_[vectors] = {};
+  Float sums_[vectors];
 };
 
 // Calls body(k, vector) for the vectors of values; their parts belong to vector k of sums.
