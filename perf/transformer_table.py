@@ -187,8 +187,8 @@ def main():
     print(f"{options.ranks} ranks, {options.size}, batch {options.batch}; losses to reach "
           + ", ".join(f"{target:.3f}" for target in targets))
     heads = "".join(f" {link.name}: ms a step | s to the loss |" for link in all_links)
-    print(f"\n| scheme | loss after {options.steps} steps | KB a step | steps to the loss |{heads}\n"
-          "|" + "---|" * (4 + 2 * len(all_links)))
+    print(f"\n| scheme | loss after {options.steps} steps | KB a step | steps to the loss |{heads}")
+    print("|" + "---|" * (4 + 2 * len(all_links)))
     for scheme in options.schemes:
         print(row(scheme, trained, timed, targets), flush=True)
     return 0
