@@ -449,8 +449,8 @@ PITH_API pithResult_t pithCompressorGetAccumulator(pithCompressor_t compressor, 
 /* States that the vector consists of n matrices of rows[i] x columns[i] elements, one behind
  * another, each row by row; a tensor of more dimensions counts as its first dimension by the
  * others. Schemes of matrices (powersgd and atomo send factors of them, arc-topk elects rows) would
- * else take the vector for one matrix, nearly square; others take no notice. Before the first call,
- * the same on all ranks; it may be repeated. pithCompressorReset forgets the matrices. */
+ * else take the vector for one matrix of a shape of their own; others take no notice. Before the
+ * first call, the same on all ranks; it may be repeated. pithCompressorReset forgets them. */
 PITH_API pithResult_t pithCompressorSetShape(pithCompressor_t compressor, const size_t* rows,
                                              const size_t* columns, size_t n);
 /* Multiplies the residual by `factor`, which must be finite and not zero: for a changed loss scale.
