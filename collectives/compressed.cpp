@@ -156,10 +156,12 @@ Error check_lists(std::span<const CompressedTensor> tensors) {
     pairs += most_elected(*tensor.compressor, tensor.count);
   }
   if (pairs <= most_pairs && elements <= most_elements) return {};
+  const bool by_rows = sketch_of(tensors[0].compressor->spec()) > 0;
   return {Code::invalid_argument,
           fmt::format("{} pairs of {} elements would be in one message, expected at most {} of {}: "
-                      "a lower density, or fewer tensors in a group",
-                      pairs, elements, most_pairs, most_elements)};
+                      "a lower density{}, or fewer tensors in a group",
+                      pairs, elements, most_pairs, most_elements,
+                      by_rows ? ", matrices of longer rows" : "")};
 }
 
 namespace {

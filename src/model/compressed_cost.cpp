@@ -38,7 +38,8 @@ CallCost compressed_cost(const Spec& spec, double density, std::size_t count, in
   }
   if (draws_factors(spec)) {
     const LowRankCounts counts = unstated_counts(spec, count);
-    const double rows = std::min(std::sqrt(double(count)), double(most_side(spec)));
+    const double side = std::min(std::sqrt(double(count)), double(most_side(spec)));
+    const double rows = counts.factors > 0 ? side : 0;  // that are decomposed
     return {2 * std::ceil(std::log2(double(ranks))) + 2 * others,
             others * sizeof(float) *
                 (2 / double(ranks) * double(counts.elements) + double(counts.factors)),

@@ -397,7 +397,8 @@ TEST_CASE("a compressor is bound to the communicator of its first call", "[compr
 
 TEST_CASE("matrices are stated before the first call, alike on all ranks", "[compress]") {
   constexpr auto bad = pithInvalidArgument;
-  const char* spec = GENERATE("powersgd:rank=2", "arc-topk:density=0.1,sketch=2,bypass=never");
+  const char* spec = GENERATE("powersgd:rank=2", "atomo:rank=1,side=16",
+                              "arc-topk:density=0.1,sketch=2,bypass=never");
   CHECK(run(2, threads(), [spec](Rank& self) {
           const Comm comm(self.join());
           const std::size_t rows[] = {40, 20, 1};

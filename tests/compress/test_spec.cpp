@@ -129,7 +129,7 @@ TEST_CASE("codings of specs") {
   CHECK(draws_factors(*Spec::parse("atomo:rank=1,seed=7")));
   CHECK_FALSE(keeps_rest(*Spec::parse("atomo")));
   check_says("atomo:rank=129", {"rank is \"129\"", "1 to 128"});
-  check_says("atomo:side=0", {"side is \"0\"", "1 to 65536"});
+  check_says("atomo:side=0", {"side is \"0\"", "8 to 65536"});
   check_says("atomo:start=1", {"atomo has no key \"start\""});
   check_says("powersgd:rank=0", {"rank is \"0\"", "1 to 128"});
   CHECK(rank_of(*Spec::parse("arc-topk")) == 0);

@@ -21,12 +21,12 @@ read -r system suite < <(. /etc/os-release && echo "$ID ${VERSION_CODENAME:-unkn
 compiler=$(aarch64-linux-gnu-g++ -dumpversion)
 readonly packages=(libc6-dev "libstdc++-$compiler-dev" libfmt-dev libspdlog-dev libssl-dev
   libhwy-dev libzstd-dev libibverbs-dev libhwloc-dev libucx-dev catch2 libcli11-dev
-  nlohmann-json3-dev)
-if [[ ! -e $sysroot/complete ]]; then
+  nlohmann-json3-dev libeigen3-dev)
+if [[ $(cat "$sysroot/complete" 2>/dev/null) != "${packages[*]}" ]]; then
   rm -rf -- "$sysroot"
   mmdebstrap --quiet --variant=extract --architectures=arm64 "--include=${packages[*]}" \
     "$suite" "$sysroot" http://deb.debian.org/debian || skip "cannot load packages for arm64"
-  touch "$sysroot/complete"
+  printf '%s\n' "${packages[*]}" >"$sysroot/complete"
 fi
 
 launcher=()

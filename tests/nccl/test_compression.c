@@ -379,8 +379,8 @@ int main(void) {
   client_run("log of a vector that moves for good", 2, world, logged_break_for_good);
   client_run("log of a vector that moves for once", 3, world, logged_break_for_once);
   client_run("differing", 2, NULL, differing);
-  const char* bad[] = {"nonsense:density=1", "topk:min=1XB", "topk:types=f32|f64",
-                       "topk:nonsense=1", "topk:min=1,min=2"};
+  const char* bad[] = {"nonsense:density=1", "topk:min=1XB",     "topk:types=f32|f64",
+                       "topk:nonsense=1",    "topk:min=1,min=2", "choco"};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; ++i) {
     char variable[64];
     const char* environment[] = {variable, NULL};

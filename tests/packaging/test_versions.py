@@ -54,6 +54,9 @@ class Versions(unittest.TestCase):
                                                   "tests/CMakeLists.txt"))
         for name in sorted(defined):
             self.assertRegex(options, rf"(option|set)\({name} ")
+        for needed in ("cli11", "eigen", "fmt", "openssl", "spdlog", "zstd"):
+            for text in (spack, conda):
+                self.assertIn(needed, text)
         try:
             import jinja2
             import yaml

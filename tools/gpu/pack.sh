@@ -4,7 +4,7 @@
 readonly most_bytes=$((62 << 20)) # of pack and working tree, which travel together
 # What a build there needs beyond nvcc, g++, cmake and ninja. From Debian; Ubuntu 24.04 takes them.
 readonly debs=(libhwy-dev libhwy1 libfmt-dev libfmt9 libspdlog-dev libspdlog1.10 libssl-dev
-  libcli11-dev nlohmann-json3-dev catch2 pkgconf-bin libpkgconf3)
+  libcli11-dev nlohmann-json3-dev libeigen3-dev catch2 pkgconf-bin libpkgconf3)
 
 readonly kernel_flags=(-std=c++20 -O3 --expt-relaxed-constexpr -fmad=false "-I$root" "-I$root/src")
 

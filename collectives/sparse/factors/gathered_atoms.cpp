@@ -95,7 +95,8 @@ Task<Error> trade_numbers(Call& call, const SparseCall& args, GatheredAtoms& ato
   const Bytes theirs = bytes_of(atoms.numbers_of(from));
   args.traffic->sent += own.size;
   args.traffic->received += theirs.size;
-  const std::size_t most = chunks_a_message * args.chunk_bytes;
+  const std::size_t most =
+      std::min<std::size_t>(chunks_a_message * args.chunk_bytes, message_bytes_max);
   const std::size_t steps = chunks_in(std::max(own.size, theirs.size), most);
   for (std::uint32_t step = 0; step < steps; ++step) {
     const Bytes out = piece_of(own, step, most);

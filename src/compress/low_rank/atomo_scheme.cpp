@@ -13,9 +13,14 @@ constexpr Key side_key{
     .get = [](const Spec& spec) { return static_cast<std::uint64_t>(spec.numbers[0]); },
     .set = [](Spec& spec, std::uint64_t side) { spec.numbers[0] = static_cast<double>(side); },
     .kind = Key::Kind::integer,
-    .least = 1,
+    .least = 8,
     .most = 65536,
-    .expected = "1 to 65536"};
+    .expected = "8 to 65536"};
+// Matrices of smaller sides than 4 ranks have more elements than factors of them.
+void widen_side(Spec& spec, std::span<const std::string_view> keys) {
+  if (std::ranges::find(keys, "side") != keys.end()) return;
+  spec.numbers[0] = std::max(soon_decomposed, 8.0 * spec.choices[0]);
+}
 constexpr std::array atomo_keys{keys::factor_rank, side_key, keys::seed};
 constexpr std::array atomo_sections{factors_section};
 
@@ -31,6 +36,7 @@ constinit const Scheme atomo_scheme{
     .numbers = {soon_decomposed},
     .feedback = false,
     .rank = stated_rank,
+    .complete = widen_side,
     .sections = atomo_sections};
 
 }  // namespace pith

@@ -1,4 +1,7 @@
+#include <algorithm>
+
 #include "compress/low_rank/factor_keys.hpp"
+#include "compress/low_rank/given_matrices.hpp"
 #include "compress/low_rank/stated_matrices.hpp"
 #include "compress/state_bytes.hpp"
 
@@ -18,7 +21,8 @@ bool load_factors(SchemeState& state, const StateShape& shape, StateReader& in) 
   LowRankState own;
   if (!in.array(matrices) || !in.array(own.right)) return false;
   if (!elements_of(matrices)) return false;
-  own.layout = std::make_shared<LowRankLayout>(matrices, rank_of(shape.spec));
+  own.layout = std::make_shared<LowRankLayout>(stated_layout(shape.spec, matrices));
+  if (!std::ranges::equal(own.layout->matrices(), matrices)) return false;  // too large ones
   const std::size_t kept = shape.spec.feedback ? own.layout->right_count() : 0;
   if (!own.right.empty() && own.right.size() != kept) return false;
   state.low_rank = std::move(own);

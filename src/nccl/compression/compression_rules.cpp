@@ -109,8 +109,12 @@ Expected<CompressionRules> CompressionRules::parse(const std::string& text,
     if (why.starts_with(caller)) why.remove_prefix(caller.size());
     return bad(text, fmt::format("{}; also min= (bytes) and types=f32|f16|bf16 are known", why));
   }
+  const bool averages_parameters = probe->state->spec().scheme->averages_parameters;
   rules.by_host = probe->state->spec().by_host;
   pithCompressorDestroy(probe);
+  if (averages_parameters) {
+    return bad(text, "it averages parameters with neighbours, expected a scheme for gradients");
+  }
   return rules;
 }
 

@@ -15,6 +15,7 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 
 import pith.torch
 from pith.report import read
+from pith.torch.handed_on import HandedOn
 from ranks import run_ranks
 
 SPEC = "topk:density=0.1,bypass=never"
@@ -337,6 +338,18 @@ def test_a_residual_stays_what_it_is_with_momentum(keys: str) -> None:
         assert (sent != 0).any()
 
     run_ranks(body, 2)
+
+
+def test_a_vector_that_is_not_finite_leaves_nothing_behind() -> None:
+    class Emptied:
+        def residual(self) -> torch.Tensor:
+            return torch.zeros(4)
+
+    handed_on = HandedOn("dgc")
+    handed_on.add(torch.tensor([torch.nan, torch.inf, 1.0, -1.0]), torch.ones(4))
+    later = torch.zeros(4)
+    handed_on.take_back(later, Emptied())
+    assert later.isfinite().all()
 
 
 def test_auto_and_statistics() -> None:

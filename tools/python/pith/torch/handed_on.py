@@ -46,7 +46,7 @@ class HandedOn:
         residual, first = self._first
         self._first = None
         kept = torch.where(first == 0, 1.0, compressor.residual() / first)  # less with clip
-        kept[kept.abs() < SENT] = 0
+        kept[~(kept.abs() >= SENT)] = 0  # also where the first vector was not finite
         vector.sub_((self._momentum * kept * residual).to(vector.device))
 
     def scale(self, factor: float) -> None:

@@ -30,6 +30,7 @@ class Pith(CMakePackage):
     depends_on("pkgconfig", type="build")
     depends_on("help2man", type="build")
     depends_on("cli11", type="build")
+    depends_on("eigen@3.3:", type="build")
     depends_on("nlohmann-json", type="build")
     depends_on("spdlog", type="build")
     depends_on("fmt")
