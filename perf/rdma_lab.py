@@ -50,8 +50,8 @@ def write_seconds(size):
 
 def pith_seconds(binaries, transport, size):
     said = output([binaries / "all_reduce_perf", "-b", size, "-e", size, "-n", CALLS[size],
-    said = output([binaries / "all_reduce_perf", "-b", size, "-e", size, "-n", CALLS[size],
-                   "-w", max(2, CALLS[size] // 10),
+                   "-w", max(2, CALLS[size] // 10), "-c", 0, "--ranks", 2],
+                  PITH_TRANSPORT=transport, PITH_HOST=ADDRESS)
     line = re.search(rf"^\s*{size}\s.*$", said, re.MULTILINE)
     return float(line.group().split()[5]) * 1e-6 if line else float("nan")
 
