@@ -28,6 +28,7 @@
 #include "collectives/lists/value_sum.hpp"
 #include "collectives/scratch_span.hpp"
 #include "collectives/sparse/common_elements.hpp"
+#include "collectives/sparse/factors/put_product.hpp"
 #include "collectives/sparse/sketched/row_election.hpp"
 #include "collectives/sparse/sketched/shared_floats.hpp"
 #include "collectives/sparse/take_values.hpp"
@@ -90,20 +91,12 @@ void draw_right_factors(const SketchCall& sketch) {
   sketch.right.to_device(sketch.queue);
 }
 
-// So many rows that their elements stay in the cache, and enough for the kernel's registers. On a
-// device all.
-std::size_t rows_at_once(const SketchCall& sketch, std::size_t columns) {
-  constexpr std::size_t least = 4;
-  if (sketch.queue.on_device()) return ~std::size_t{0};
-  return std::max(in_cache / columns, least);
-}
-
 // Adds a matrix's gradient and projects the sums.
 Task<Error> sketch_matrix(Call& call, const SketchCall& sketch, Compressor& compressor,
                           const LowRankPart& part, const float* right, float* out) {
   const auto [rows, columns, numbers] = part.shape;
   for (Range left{0, rows}; left.size > 0;) {
-    const auto [row, some] = take_front(left, rows_at_once(sketch, columns));
+    const auto [row, some] = take_front(left, rows_at_once(sketch.queue, columns));
     const Range elements{part.begin + row * columns, some * columns};
     Error error = co_await add_in_turns(call, sketch.args, compressor, elements);
     if (error) co_return error;
