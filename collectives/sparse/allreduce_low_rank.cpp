@@ -22,6 +22,7 @@
 #include "collectives/chooser.hpp"
 #include "collectives/sparse/dense_result.hpp"
 #include "collectives/sparse/dense_sum.hpp"
+#include "collectives/sparse/factors/add_projected.hpp"
 #include "collectives/sparse/factors/put_product.hpp"
 #include "collectives/sparse/sketched/shared_floats.hpp"
 #include "collectives/sparse/take_values.hpp"
@@ -115,25 +116,18 @@ struct LowRankCall {
 Task<Error> project(Call& call, LowRankCall& low) {
   for (Parts at(low.args); !at.done(); at.next()) {
     const LowRankPart& part = at.part();
-    const auto [rows, columns, rank] = part.shape;
     float* const to = low.left.near() + at.left();
+    Task<Error> adding =
+        part.is_factored()
+            ? add_projected(call, low.args, low.queue, at.compressor(), part,
+                            low.right.near() + at.right(), to)
+            : add_in_turns(call, low.args, at.compressor(), {part.begin, part.count});
+    Error error = co_await std::move(adding);
+    if (error) co_return error;
     if (!part.is_factored()) {
-      Error error =
-          co_await add_in_turns(call, low.args, at.compressor(), {part.begin, part.count});
-      if (error) co_return error;
       low.queue.run<CopyKernel>({reinterpret_cast<std::byte*>(to),
                                  reinterpret_cast<const std::byte*>(at.values()),
                                  part.count * sizeof(float)});
-    }
-    for (Range left{0, rows}; left.size > 0;) {
-      const auto [row, some] = take_front(left, rows_at_once(low.queue, columns));
-      const Range elements{part.begin + row * columns, some * columns};
-      Error error = co_await add_in_turns(call, low.args, at.compressor(), elements);
-      if (error) co_return error;
-      low.queue.run<ProjectKernel>({{some, columns, rank},
-                                    at.values() + row * columns,
-                                    low.right.near() + at.right(),
-                                    to + row * rank});
     }
   }
   co_return Error();

@@ -28,7 +28,7 @@
 #include "collectives/lists/value_sum.hpp"
 #include "collectives/scratch_span.hpp"
 #include "collectives/sparse/common_elements.hpp"
-#include "collectives/sparse/factors/put_product.hpp"
+#include "collectives/sparse/factors/add_projected.hpp"
 #include "collectives/sparse/sketched/row_election.hpp"
 #include "collectives/sparse/sketched/shared_floats.hpp"
 #include "collectives/sparse/take_values.hpp"
@@ -91,23 +91,6 @@ void draw_right_factors(const SketchCall& sketch) {
   sketch.right.to_device(sketch.queue);
 }
 
-// Adds a matrix's gradient and projects the sums.
-Task<Error> sketch_matrix(Call& call, const SketchCall& sketch, Compressor& compressor,
-                          const LowRankPart& part, const float* right, float* out) {
-  const auto [rows, columns, numbers] = part.shape;
-  for (Range left{0, rows}; left.size > 0;) {
-    const auto [row, some] = take_front(left, rows_at_once(sketch.queue, columns));
-    const Range elements{part.begin + row * columns, some * columns};
-    Error error = co_await add_in_turns(call, sketch.args, compressor, elements);
-    if (error) co_return error;
-    sketch.queue.run<ProjectKernel>({{some, columns, numbers},
-                                     compressor.accumulator() + elements.begin,
-                                     right,
-                                     out + row * numbers});
-  }
-  co_return Error();
-}
-
 Task<Error> sketch_all(Call& call, const SketchCall& sketch) {
   const float* right = sketch.right.near();
   float* out = sketch.sketches.near();
@@ -117,7 +100,8 @@ Task<Error> sketch_all(Call& call, const SketchCall& sketch) {
     for (const LowRankPart& part : layout.parts()) {
       Task<Error> adding =
           part.is_factored()
-              ? sketch_matrix(call, sketch, compressor, part, right + part.right, out)
+              ? add_projected(call, sketch.args, sketch.queue, compressor, part, right + part.right,
+                              out)
               : add_in_turns(call, sketch.args, compressor, {part.begin, part.count});
       Error error = co_await std::move(adding);
       if (error) co_return error;
