@@ -24,7 +24,7 @@
 #include "collectives/sparse/dense_sum.hpp"
 #include "collectives/sparse/factors/add_projected.hpp"
 #include "collectives/sparse/factors/put_product.hpp"
-#include "collectives/sparse/sketched/shared_floats.hpp"
+#include "collectives/sparse/factors/shared_floats.hpp"
 #include "collectives/sparse/take_values.hpp"
 
 namespace pith {

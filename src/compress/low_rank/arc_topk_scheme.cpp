@@ -1,6 +1,4 @@
-#include "compress/low_rank/stated_matrices.hpp"
-#include "compress/scheme_keys.hpp"
-#include "compress/state_bytes.hpp"
+#include "compress/low_rank/factor_keys.hpp"
 
 namespace pith {
 
@@ -8,37 +6,13 @@ extern const Scheme arc_topk_scheme;
 
 namespace {
 
-constexpr std::size_t most_sketch = 32;
-constexpr Key sketch_key{
-    .name = "sketch",
-    .get = [](const Spec& spec) -> std::uint64_t { return spec.choices[0]; },
-    .set = [](Spec& spec,
-              std::uint64_t columns) { spec.choices[0] = static_cast<std::uint8_t>(columns); },
-    .kind = Key::Kind::integer,
-    .least = 1,
-    .most = most_sketch,
-    .expected = "1 to 32"};
+constexpr Key sketch_key = keys::rank_named("sketch", 32, "1 to 32");
 // No hierarchy: slices of a vector would cut rows.
 constexpr std::array arc_topk_keys{keys::density,   keys::objective, keys::weight,   keys::quantise,
                                    sketch_key,      keys::values,    keys::feedback, keys::bypass,
                                    keys::nonfinite, keys::seed};
 
-// Empty before the shape is known.
-void save_matrices(const SchemeState& state, StateWriter& out) {
-  if (!state.low_rank.layout) return;
-  const auto matrices = state.low_rank.layout->matrices();
-  out.array(std::vector(matrices.begin(), matrices.end()));
-}
-
-bool load_matrices(SchemeState& state, const StateShape& shape, StateReader& in) {
-  if (in.ended()) return true;
-  std::vector<MatrixShape> matrices;
-  if (!in.array(matrices) || !elements_of(matrices)) return false;
-  state.low_rank.layout = std::make_shared<LowRankLayout>(matrices, layout_rank_of(shape.spec));
-  return true;
-}
-
-constexpr std::array arc_topk_sections{StateSection{"matrices", save_matrices, load_matrices}};
+constexpr std::array arc_topk_sections{factors_section};
 
 }  // namespace
 
@@ -52,7 +26,7 @@ constinit const Scheme arc_topk_scheme{
     .keys = arc_topk_keys,
     .density = 0.01,
     .choices = {4},
-    .rank = [](const Spec& spec) -> std::size_t { return spec.choices[0]; },
+    .rank = stated_rank,
     .sections = arc_topk_sections};
 
 }  // namespace pith

@@ -1,5 +1,5 @@
-// What schemes that send matrices as factors have in common: the key of their rank, and what they
-// save.
+// What schemes that know matrices have in common: the key that says of which rank their factors or
+// sketches are, and what they save.
 #pragma once
 
 #include "compress/scheme_keys.hpp"
@@ -11,15 +11,17 @@ inline std::size_t stated_rank(const Spec& spec) { return spec.choices[0]; }
 
 namespace keys {
 
-inline constexpr Key factor_rank{
-    .name = "rank",
-    .get = [](const Spec& spec) -> std::uint64_t { return spec.choices[0]; },
-    .set = [](Spec& spec,
-              std::uint64_t rank) { spec.choices[0] = static_cast<std::uint8_t>(rank); },
-    .kind = Key::Kind::integer,
-    .least = 1,
-    .most = 128,
-    .expected = "1 to 128"};
+constexpr Key rank_named(std::string_view name, double most, std::string_view expected) {
+  return {.name = name,
+          .get = [](const Spec& spec) -> std::uint64_t { return spec.choices[0]; },
+          .set = [](Spec& spec,
+                    std::uint64_t rank) { spec.choices[0] = static_cast<std::uint8_t>(rank); },
+          .kind = Key::Kind::integer,
+          .least = 1,
+          .most = most,
+          .expected = expected};
+}
+inline constexpr Key factor_rank = rank_named("rank", 128, "1 to 128");
 
 }  // namespace keys
 

@@ -23,7 +23,8 @@ bool load_factors(SchemeState& state, const StateShape& shape, StateReader& in) 
   if (!elements_of(matrices)) return false;
   own.layout = std::make_shared<LowRankLayout>(stated_layout(shape.spec, matrices));
   if (!std::ranges::equal(own.layout->matrices(), matrices)) return false;  // too large ones
-  const std::size_t kept = shape.spec.feedback ? own.layout->right_count() : 0;
+  const bool keeps = rank_of(shape.spec) > 0 && shape.spec.feedback;
+  const std::size_t kept = keeps ? own.layout->right_count() : 0;
   if (!own.right.empty() && own.right.size() != kept) return false;
   state.low_rank = std::move(own);
   return std::ranges::all_of(state.low_rank.right, [](float x) { return std::fabs(x) <= 2; });
