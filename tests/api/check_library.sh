@@ -6,13 +6,13 @@
 set -euo pipefail
 library=$1
 
-header=$(dirname "$0")/../../include/pith/pith.h
-declared=$(grep -oE '\bpith[A-Z][A-Za-z]*\(' "$header" | tr -d '(' | sort -u)
+headers=$(dirname "$0")/../../include/pith
+declared=$(grep -ohE '\bpith[A-Z][A-Za-z]*\(' "$headers"/*.h | tr -d '(' | sort -u)
 # The version itself is an absolute symbol.
 versioned=$(nm -D --defined-only "$library" | awk '$2 != "A" { print $3 }' | sort -u)
 exported=$(sed 's,@@.*,,' <<<"$versioned")
 if ! diff <(printf '%s\n' "$declared") <(printf '%s\n' "$exported"); then
-  echo 'the header declares < and the library exports >' >&2
+  echo 'the headers declare < and the library exports >' >&2
   exit 1
 fi
 soname=$(readelf -d "$library" | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')
