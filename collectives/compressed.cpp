@@ -14,6 +14,7 @@
 #include "collectives/lists/result_writer.hpp"
 #include "collectives/sparse/call_times.hpp"
 #include "collectives/sparse/density_agreement.hpp"
+#include "collectives/sparse/momentum/low_pass.hpp"
 #include "collectives/sparse/momentum/momentum.hpp"
 #include "collectives/strands.hpp"
 #include "compress/low_rank/elected_rows.hpp"
@@ -314,13 +315,16 @@ Task<Error> run_chosen(Call& call, const SparseCall& args, bool dense, CallTimes
   return run_scheme(call, args, dense);
 }
 
-// Around it momentum is corrected, whichever exchange runs.
+// Around it momentum is corrected and residuals are filtered, whichever exchange runs.
 Task<Error> run_corrected(Call& call, SparseCall args, bool dense, CallTimes& times) {
   Error error = co_await correct_momentum(call, args);
   if (error) co_return error;
   Task<Error> running = run_chosen(call, args, dense, times);
   error = co_await std::move(running);
-  if (!error) error = co_await leave_velocities(call, args);
+  if (error) co_return error;
+  const Correction rule = correction_of(args.spec());
+  if (rule.momentum > 0) error = co_await leave_velocities(call, args);
+  if (!error && rule.low_pass < 1) error = co_await filter_residuals(call, args);
   co_return error;
 }
 
@@ -343,8 +347,8 @@ Task<Error> run_compressed(Call& call, std::span<CompressedTensor> tensors, Tuni
   try {
     if (args.spec().by_host) settle_slices(call, tensors, dense);
     if (!error) {
-      running = corrects_momentum(args.spec()) ? run_corrected(call, args, dense, times)
-                                               : run_chosen(call, args, dense, times);
+      running = has_velocity(args.spec()) ? run_corrected(call, args, dense, times)
+                                          : run_chosen(call, args, dense, times);
     }
   } catch (const std::bad_alloc&) {
     error = out_of_memory();

@@ -43,7 +43,7 @@ SCHEMES = {"topk": "topk:", "star": "ar-topk:election=staleness,",
 FURTHER = {"topk-direct": "topk:exchange=direct,", "topk-ring": "topk:exchange=ring,",
            "topk-split": "topk:exchange=split,", "spardl": "spardl:", "ok-topk": "ok-topk:",
            "deft": "deft:", "micro": "micro:", "randomk": "randomk:", "sidco": "sidco:",
-           "dgc": "dgc:", "adaptive": "adaptive:", "wangni": "wangni:",
+           "dgc": "dgc:", "clt-k": "clt-k:", "adaptive": "adaptive:", "wangni": "wangni:",
            "arc-topk": "arc-topk:"}  # where asked for
 # Without an election, where asked for.
 CODED = {"bf16": "bf16", "int8": "int8", "fp8": "fp8", "natural": "natural", "qsgd8": "qsgd:bits=8",

@@ -120,10 +120,10 @@ pithResult_t pithCompressorGetAccumulator(pithCompressor_t compressor, void** ac
                     fmt::format("type is {}, expected {}", describe(type), describe(pithFloat32)));
     }
     if (Error error = state.check(count, DType::f32)) return refuse(function, error.message());
-    if (corrects_momentum(state.spec())) {
+    if (has_velocity(state.spec())) {
       return refuse(function,
-                    fmt::format("compressor is {}, expected a scheme without momentum: its "
-                                "gradients are not those of the residual",
+                    fmt::format("compressor is {}, expected a scheme without momentum or filter: "
+                                "its gradients are not those of the residual",
                                 state.spec().scheme->name));
     }
     state.shape(count, DType::f32);

@@ -70,6 +70,14 @@ void Accumulator::scale(Compute& vectors, float factor) const {
   vectors.run<ScaleKernel>({data, data, count_, DType::f32, bits});
 }
 
+void Accumulator::copy_to(std::byte* out) const {
+  const std::size_t bytes = count_ * sizeof(float);
+  if (bytes == 0) return;
+  const auto* data = reinterpret_cast<const std::byte*>(data_);
+  if (!device_) return void(std::memmove(out, data, bytes));
+  device_->compute().run<CopyKernel>({out, data, bytes});
+}
+
 Accumulator::Accumulator(Accumulator&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)),
       count_(std::exchange(other.count_, 0)),

@@ -25,6 +25,8 @@ class Accumulator {
   PassResult* result_room() const;
   // Multiplies every element; a device may refuse. `vectors` works on this memory.
   void scale(Compute& vectors, float factor) const;
+  // Writes every element, to any address of the host. Between calls.
+  void copy_to(std::byte* out) const;
 
  private:
   float* data_ = nullptr;

@@ -2,10 +2,12 @@
 
 #include "compress/scheme_keys.hpp"
 #include "compress/state_bytes.hpp"
+#include "compress/thresholds/threshold_keys.hpp"
 
 namespace pith {
 
 extern const Scheme ar_topk_scheme;
+extern const Scheme clt_k_scheme;
 
 namespace {
 
@@ -44,6 +46,14 @@ bool may_lead(const Spec& spec, std::uint64_t step, std::span<const double> squa
   return !by_squares || squares[leader] >= equal * *std::ranges::max_element(squares);
 }
 
+// The part of residuals' changes that their filter lets through.
+Correction low_pass(const Spec& spec) { return {.low_pass = static_cast<float>(spec.numbers[0])}; }
+constexpr std::array clt_k_keys{
+    keys::fixed_density, keys::number<0>("beta", 0, 1, "more than 0 and at most 1"),
+    keys::reduction,     keys::values,
+    keys::bypass,        keys::nonfinite};
+constexpr std::array clt_k_sections{forecast_section};
+
 constexpr std::array ar_topk_sections{forecast_section,
                                       StateSection{"raw norm", save_plain<&SchemeState::raw_norm>,
                                                    load_plain<&SchemeState::raw_norm>},
@@ -59,6 +69,20 @@ constinit const Scheme ar_topk_scheme{
     .keys = ar_topk_keys,
     .density = 0.01,
     .sections = ar_topk_sections,
+    .checks = {.may_lead = may_lead}};
+
+// Cyclic local top-k of ScaleCom [Chen et al., NeurIPS 2020]: AR-Topk whose leaders take turns, and
+// a filter of residuals.
+constinit const Scheme clt_k_scheme{
+    .name = "clt-k",
+    .summary = "ranks in turn elect their k largest for all, with a filter of residuals",
+    .electors = Electors::leader,
+    .exchange = "ar-topk",
+    .keys = clt_k_keys,
+    .density = 0.01,
+    .numbers = {1},
+    .correction = low_pass,
+    .sections = clt_k_sections,
     .checks = {.may_lead = may_lead}};
 
 }  // namespace pith

@@ -120,7 +120,7 @@ void Compressor::begin(std::uint32_t call, const Gradient& gradient, Compute* de
   Taken& taken = taken_[0];
   taken.call = call;
   taken.delivered = taken.whole = false;
-  taken.factor = 1;
+  taken.factor = taken.part = 1;
   taken.pairs.begin(spec_.values);
   taken.losses.begin(DType::f32);
   taken.left.begin(DType::f32);
@@ -229,7 +229,7 @@ void Compressor::give_back(Compute& host, float* to, PairList& pairs, float fact
 }
 
 void Compressor::give_back(Compute& host, Taken& taken) {
-  give_back(host, accumulator(), taken.pairs, taken.factor);
+  give_back(host, accumulator(), taken.pairs, taken.factor * taken.part);
   give_back(host, accumulator(), taken.losses, taken.factor);
   if (velocity) give_back(host, velocity->data(), taken.left, taken.factor);
   if (!taken.factors.layout) return;
@@ -244,6 +244,12 @@ void Compressor::keep_losses(Compute& host, const SparseList& losses) {
   const SparseList kept = taken_[0].losses.append_nonzero(losses);
   auto* const values = reinterpret_cast<float*>(const_cast<std::byte*>(kept.values));
   for (std::size_t i = 0; i < kept.count; ++i) values[i] = -values[i];
+}
+
+bool Compressor::keep_part(float part) {
+  if (taken_[0].whole) return false;
+  taken_[0].part = 1 - part;
+  return true;
 }
 
 void Compressor::return_taken(Compute& host) { give_back(host, taken_[0]); }

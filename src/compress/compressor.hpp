@@ -64,8 +64,6 @@ class Compressor : public SchemeState {
   double residual_squares(Compute& host) const;
   // Writes count() float32, to any address.
   void copy_residual(std::byte* out) const;
-  // The same of `velocity`, which is not null.
-  void copy_velocity(std::byte* out) const;
   // Swaps the accumulator's memory, and whether it counts as zero, with the arguments.
   void exchange_memory(Accumulator& memory, bool& is_zero);
 
@@ -109,6 +107,9 @@ class Compressor : public SchemeState {
   // fence.
   Fence start_adding(Compute& host);
   void count_added();
+  // This part of every pair that the call has taken is in the accumulator again, through a filter.
+  // False: the call delivers the whole accumulator, and nothing may be put there.
+  bool keep_part(float part);
   // Returns what this call has taken as pairs or factors to the accumulator. Idempotent.
   void return_taken(Compute& host);
   // Where a call that keeps a rest writes, for every element, what is to be added to the
@@ -153,8 +154,8 @@ class Compressor : public SchemeState {
   // For statistics: how many elements this rank elected among those taken. Reset by begin().
   static constexpr std::size_t all = ~std::size_t{0};
   std::size_t elected = all;
-  // Of a scheme that corrects momentum, from shape() on; else null. Calls correct it before any
-  // pass, since that is what the passes add.
+  // Of a spec with a correction, from shape() on; else null. Calls correct it before any pass,
+  // since that is what the passes add.
   std::unique_ptr<Velocity> velocity;
   // Counts the magnitudes that the passes find, if not null. The owner clears it before freeing it.
   MagnitudeHistogram* histogram = nullptr;
@@ -174,6 +175,7 @@ class Compressor : public SchemeState {
     bool delivered = false;  // the call has succeeded
     bool whole = false;      // took from all elements; kept in delivered_, with a rest negative
     float factor = 1;        // product of scale() calls since then
+    float part = 1;          // of pairs: what is not in the accumulator
     bool knows_before = false;
     SchemeState before;
     PairList pairs;

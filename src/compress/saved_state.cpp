@@ -148,7 +148,7 @@ struct Loaded {
   double scale = 1;
   SchemeState state;
   std::span<const std::byte> residual;
-  std::span<const std::byte> velocity;  // of schemes that correct momentum
+  std::span<const std::byte> velocity;  // of specs with momentum
 };
 
 void write(const Compressor& compressor, StateWriter& out) {
@@ -162,9 +162,9 @@ void write(const Compressor& compressor, StateWriter& out) {
   write_state(compressor, compressor.spec(), out);
   std::byte* residual = out.room(compressor.count() * sizeof(float));
   if (residual) compressor.copy_residual(residual);
-  if (!compressor.velocity) return;
+  if (!compressor.velocity || !keeps_velocity(compressor.spec())) return;
   std::byte* velocity = out.room(compressor.count() * sizeof(float));
-  if (velocity) compressor.copy_velocity(velocity);
+  if (velocity) compressor.velocity->memory().copy_to(velocity);
 }
 
 Error bad(const std::string& what) {
@@ -205,7 +205,7 @@ Error read(std::span<const std::byte> bytes, const Spec& spec, Loaded& loaded) {
   const std::uint64_t limit = bytes.size() / sizeof(float);
   const std::uint64_t vector = loaded.count <= limit ? loaded.count * sizeof(float) : ~0ull;
   loaded.residual = in.bytes(vector);
-  if (corrects_momentum(spec) && loaded.shaped) loaded.velocity = in.bytes(vector);
+  if (keeps_velocity(spec) && loaded.shaped) loaded.velocity = in.bytes(vector);
   return in.ended() ? Error() : bad(damaged);
 }
 

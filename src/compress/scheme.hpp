@@ -41,10 +41,13 @@ enum class Electors : std::uint8_t {
   all_alike,         // every rank alike, so that no index is sent
 };
 
-// How momentum is corrected, see momentum/velocity.hpp.
+// What becomes of gradients before they are added, see momentum/velocity.hpp, and of residuals
+// after a call, see collectives/sparse/momentum/low_pass.hpp.
 struct Correction {
   float momentum = 0;
-  float clip = 0;  // most of the norm of all ranks' gradients together; 0: any
+  float clip = 0;      // most of the norm of all ranks' gradients together; 0: any
+  float low_pass = 1;  // the part of a call's change that residuals take
+  bool operator==(const Correction&) const = default;
 };
 
 // Elements that may be sent without being elected.
@@ -156,7 +159,13 @@ inline bool starts_dense(const Spec& spec, std::uint64_t step) {
 inline void follow_step(Spec& spec, std::uint64_t step) {
   if (spec.scheme->density_at) spec.density = spec.scheme->density_at(spec, step);
 }
-inline bool corrects_momentum(const Spec& spec) { return spec.scheme->correction != nullptr; }
+inline Correction correction_of(const Spec& spec) {
+  return spec.scheme->correction ? spec.scheme->correction(spec) : Correction();
+}
+// Whether calls need their gradients, or velocities, beside the residual.
+inline bool has_velocity(const Spec& spec) { return correction_of(spec) != Correction(); }
+// Whether velocities matter from call to call; else they are the gradients of one.
+inline bool keeps_velocity(const Spec& spec) { return correction_of(spec).momentum > 0; }
 // Whether every rank gets the lists of all ranks.
 inline bool gathers_lists(const Spec& spec) {
   const Electors electors = spec.scheme->electors;

@@ -32,6 +32,7 @@ extern const Scheme ok_topk_scheme;
 extern const Scheme random_k_scheme;
 extern const Scheme arc_topk_scheme;
 extern const Scheme ar_topk_scheme;
+extern const Scheme clt_k_scheme;
 extern const Scheme exdyna_scheme;
 extern const Scheme micro_scheme;
 extern const Scheme deft_scheme;
@@ -68,6 +69,7 @@ constexpr std::array table{
     &random_k_scheme,   //
     &arc_topk_scheme,   //
     &ar_topk_scheme,    //
+    &clt_k_scheme,      //
     &exdyna_scheme,     //
     &micro_scheme,      //
     &deft_scheme,       //

@@ -152,7 +152,10 @@ bool ArTopkReference::delivers_nan() const {
 }
 
 std::string ArTopkReference::check_tensor(SparseProgram& program, int leader, std::size_t t) {
-  if (delivers_nan()) return check_nothing_delivered(program, t);
+  if (delivers_nan()) {
+    for (int r = 0; r < case_.ranks; ++r) remove_part(program, r, t);
+    return check_nothing_delivered(program, t);
+  }
   const auto indices = case_.counts[t] == 0
                            ? std::vector<std::size_t>()
                            : elected_by(workers_[static_cast<std::size_t>(leader)], t, k(t));
@@ -164,12 +167,14 @@ std::string ArTopkReference::check_tensor(SparseProgram& program, int leader, st
       float& own = workers_[r].residuals[t][i];
       const float sent = rounded(own, spec_.values);
       own -= sent;
+      if (part_ > 0) own += sent / (1 / part_);
       sum = r == 0 ? sent : sum + sent;
     }
     result[i] = case_.ranks == 1 ? sum : rounded(sum, spec_.values);
     losses[i] = double(sum) - double(result[i]);
     if (case_.average) result[i] /= float(case_.ranks);
   }
+  for (int r = 0; r < case_.ranks; ++r) remove_part(program, r, t);
   for (std::size_t i = 0; i < result.size(); ++i) {
     if (program.result(0, t)[i] != result[i]) {
       return fmt::format("result {} is {}, expected {}", i, program.result(0, t)[i], result[i]);
@@ -177,6 +182,16 @@ std::string ArTopkReference::check_tensor(SparseProgram& program, int leader, st
   }
   return spec_.values == DType::f32 ? check_residuals(program, t)
                                     : check_conserved(program, t, losses);
+}
+
+// The filter of ScaleCom, m' = m + beta (gradient - sent), from m + gradient - sent.
+void ArTopkReference::remove_part(SparseProgram& program, int r, std::size_t t) {
+  if (part_ == 0) return;
+  const std::vector<float>& gradient = program.gradient(r, t);
+  std::vector<float>& own = workers_[static_cast<std::size_t>(r)].residuals[t];
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    if (std::isfinite(gradient[i])) own[i] -= part_ * gradient[i];
+  }
 }
 
 std::string ArTopkReference::check_residuals(SparseProgram& program, std::size_t t) const {

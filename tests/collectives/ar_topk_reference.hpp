@@ -1,5 +1,5 @@
-// AR-Topk written as its paper does, on whole vectors: what the library's results, residuals and
-// leaders must be, bit for bit where the values are float32.
+// AR-Topk and clt-k written as their papers do, on whole vectors: what the library's results,
+// residuals and leaders must be, bit for bit where the values are float32.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,10 @@ namespace pith::test {
 class ArTopkReference {
  public:
   explicit ArTopkReference(const SparseCase& c)
-      : case_(c), spec_(*Spec::parse(c.spec)), workers_(static_cast<std::size_t>(c.ranks)) {
+      : case_(c),
+        spec_(*Spec::parse(c.spec)),
+        part_(1 - correction_of(spec_).low_pass),
+        workers_(static_cast<std::size_t>(c.ranks)) {
     for (Worker& worker : workers_) {
       for (const std::size_t count : c.counts) worker.residuals.emplace_back(count);
     }
@@ -47,6 +50,7 @@ class ArTopkReference {
   std::string check_statistics(SparseProgram& program, int leader, std::size_t t) const;
   bool delivers_nan() const;
   std::string check_tensor(SparseProgram& program, int leader, std::size_t t);
+  void remove_part(SparseProgram& program, int r, std::size_t t);
   std::string check_residuals(SparseProgram& program, std::size_t t) const;
   std::string check_conserved(SparseProgram& program, std::size_t t,
                               const std::vector<double>& losses);
@@ -54,6 +58,7 @@ class ArTopkReference {
 
   SparseCase case_;
   Spec spec_;
+  float part_;  // of changes of residuals that a filter takes back; 0: no filter
   std::vector<Worker> workers_;
 };
 

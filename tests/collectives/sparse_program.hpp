@@ -111,7 +111,7 @@ class SparseProgram {
     const Compressor& compressor = *at(rank).compressors[tensor];
     if (!compressor.velocity) return sum;
     std::vector<float> velocity(sum.size());
-    compressor.copy_velocity(reinterpret_cast<std::byte*>(velocity.data()));
+    compressor.velocity->memory().copy_to(reinterpret_cast<std::byte*>(velocity.data()));
     for (std::size_t i = 0; i < sum.size(); ++i) {
       if (!std::isfinite(velocity[i])) velocity[i] = 0;
       sum[i] += compressor.velocity->rule().momentum * velocity[i];

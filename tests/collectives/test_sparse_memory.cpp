@@ -106,6 +106,7 @@ TEST_CASE("memory that runs out in a compressed call ends it everywhere", "[spar
                            "threshold:value=0.05",
                            "sidco",
                            "dgc",
+                           "clt-k:beta=0.5",
                            "adaptive:values=bf16",
                            "ar-topk",
                            "ar-topk:election=variance",

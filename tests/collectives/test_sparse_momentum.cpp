@@ -1,9 +1,10 @@
-// Momentum correction beyond what every scheme must do (test_schemes.cpp): velocities through calls
-// that are undone, scaled and saved, clipping, and dense calls.
+// Momentum correction and the filter of residuals, beyond what every scheme must do
+// (test_schemes.cpp): calls that are undone, scaled and saved, clipping, and dense calls.
 #include <cmath>
 
 #include "compress/saved_state.hpp"
 #include "tests/catch.hpp"
+#include "tests/collectives/ar_topk_reference.hpp"
 #include "tests/collectives/sparse_program.hpp"
 
 namespace pith::test {
@@ -12,7 +13,7 @@ namespace {
 
 std::vector<float> velocity_of(const Compressor& compressor) {
   std::vector<float> velocity(compressor.count());
-  compressor.copy_velocity(reinterpret_cast<std::byte*>(velocity.data()));
+  compressor.velocity->memory().copy_to(reinterpret_cast<std::byte*>(velocity.data()));
   return velocity;
 }
 
@@ -161,6 +162,74 @@ TEST_CASE("dense calls keep velocities", "[sparse][momentum]") {
     REQUIRE(program.residual(0) == std::vector<float>(40));
     CHECK(program.result(0) == velocity);
   }
+}
+
+// Of integers, and parts that are powers of two, all sums are exact.
+TEST_CASE("residuals take the part of a call's change that their filter lets through",
+          "[sparse][low-pass]") {
+  for (const char* spec : {"clt-k:density=0.1,beta=0.25", "clt-k:density=0.1,beta=0.5,values=bf16",
+                           "clt-k:density=0.1,beta=0.5,reduction=ring,nonfinite=drop"}) {
+    for (const int ranks : {1, 2, 5}) {
+      SparseCase c = one_tensor(spec, ranks, 500);
+      c.counts = {300, 0, 5, 70'000};
+      c.integers = true;
+      CAPTURE(spec, ranks);
+      SparseProgram program(c);
+      ArTopkReference reference(program.sparse_case());
+      World world(world_of(c));
+      for (std::uint64_t step = 0; step < 7; ++step) {
+        program.draw(step);
+        if (step == 3) program.gradient(ranks - 1, 3)[7] = std::nanf("");
+        REQUIRE(program.step(world) == "");
+        REQUIRE(reference.check(program) == "");
+      }
+    }
+  }
+}
+
+TEST_CASE("a call that is undone has filtered its gradient and sent nothing",
+          "[sparse][low-pass]") {
+  SparseCase c = one_tensor("clt-k:density=0.1,beta=0.25", 2, 500);
+  c.integers = true;
+  SparseProgram program(c);
+  World world(world_of(c));
+  begin(program, world, 3);
+  std::vector<float> expected = program.residual(1);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    expected[i] += 0.25f * program.gradient(1)[i];
+  }
+  REQUIRE(program.step(world) == "");
+  HostCompute host;
+  Compressor& compressor = program.compressor(1);
+  compressor.scale(host, 2);
+  compressor.return_after(host, 3);
+  for (float& value : expected) value *= 2;
+  CHECK(program.residual(1) == expected);
+}
+
+TEST_CASE("a dense call leaves nothing to filter", "[sparse][low-pass]") {
+  SparseCase c = one_tensor("clt-k:density=0.9,beta=0.25,bypass=auto", 2, 40);
+  c.integers = true;
+  SparseProgram program(c);
+  World world(world_of(c));
+  for (std::uint64_t step = 0; step < 3; ++step) {
+    program.draw(step);
+    REQUIRE(program.step(world) == "");
+    CHECK(program.residual(0) == std::vector<float>(40));
+    CHECK(program.result(0)[7] == program.gradient(0)[7] + program.gradient(1)[7]);
+  }
+}
+
+TEST_CASE("gradients of one call are not saved", "[sparse][low-pass]") {
+  const auto bytes = [](const char* spec) {
+    SparseProgram program(one_tensor(spec, 2, 300));
+    World world(world_of(program.sparse_case()));
+    begin(program, world, 2);
+    CHECK(program.compressor(0).velocity);
+    return saved_bytes(program.compressor(0));
+  };
+  CHECK(bytes("clt-k:density=0.2,beta=0.5") + 300 * sizeof(float) <
+        bytes("dgc:density=0.2,momentum=0.5") + 100);
 }
 
 }  // namespace pith::test

@@ -27,10 +27,10 @@ void check_says(std::string_view text, const std::vector<std::string>& words) {
 }
 
 const std::vector<std::string> schemes = {
-    "none",      "bf16",    "fp16",    "int8",    "fp8",      "qsgd",     "terngrad",
-    "natural",   "sign",    "signum",  "efsign",  "onebit",   "3lc",      "powersgd",
-    "topk",      "bounded", "randomk", "ar-topk", "exdyna",   "micro",    "deft",
-    "threshold", "sidco",   "dgc",     "wangni",  "adaptive", "arc-topk", "atomo"};
+    "none",    "bf16",     "fp16",     "int8",   "fp8",  "qsgd",      "terngrad", "natural",
+    "sign",    "signum",   "efsign",   "onebit", "3lc",  "powersgd",  "topk",     "bounded",
+    "randomk", "ar-topk",  "exdyna",   "micro",  "deft", "threshold", "sidco",    "dgc",
+    "wangni",  "adaptive", "arc-topk", "atomo",  "clt-k"};
 
 }  // namespace
 
@@ -83,6 +83,19 @@ TEST_CASE("the density of dgc falls to its target") {
   check_says("dgc:warmup=0.5", {"warmup is \"0.5\"", "a number of calls"});
   check_says("dgc:feedback=0", {"dgc has no key \"feedback\""});
   check_says("dgc:hierarchy=host", {"dgc has no key \"hierarchy\""});
+}
+
+TEST_CASE("only a filter needs the gradient after the call") {
+  const Spec plain = *Spec::parse("clt-k");
+  CHECK_FALSE(has_velocity(plain));
+  const Spec filtered = *Spec::parse("clt-k:beta=0.25");
+  CHECK(has_velocity(filtered));
+  CHECK_FALSE(keeps_velocity(filtered));
+  CHECK(filtered.text() ==
+        "clt-k:density=0.01,beta=0.25,reduction=direct,values=f32,bypass=auto,"
+        "nonfinite=propagate");
+  check_says("clt-k:beta=0", {"beta is \"0\"", "more than 0 and at most 1"});
+  check_says("clt-k:election=variance", {"clt-k has no key \"election\""});
 }
 
 TEST_CASE("codings of specs") {

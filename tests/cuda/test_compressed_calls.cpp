@@ -55,6 +55,8 @@ TEST_CASE("compressed calls of every scheme on device memory give the host's bit
                                           "sidco:density=0.02,values=bf16",
                                           "dgc:density=0.02,warmup=2,clip=3,exchange=ring",
                                           "dgc:density=0.01,values=f16",
+                                          "clt-k:density=0.02,beta=0.5",
+                                          "clt-k:density=0.01,beta=0.25,values=f16",
                                           "wangni:density=0.02",
                                           "adaptive:density=0.02,values=bf16",
                                           "randomk:density=0.01,values=bf16",

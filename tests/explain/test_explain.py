@@ -101,7 +101,7 @@ class PithExplain(unittest.TestCase):
                        "terngrad", "onebit", "3lc", "powersgd", "atomo", "randomk", "fp16",
                        "arc-topk", "arc-topk:sketch=1,values=bf16",
                        "int8:map=dynamic", "signum", "bounded:abs=0.01", "lossless",
-                       "threshold:value=0.1", "sidco", "dgc", "wangni", "adaptive",
+                       "threshold:value=0.1", "sidco", "dgc", "clt-k", "wangni", "adaptive",
                        "topk:exchange=split,values=f32", "topk:hierarchy=host",
                        "topk:exchange=split,values=int4", "choco:graph=torus",
                        "topk:exchange=recursive-doubling,values=f16"):

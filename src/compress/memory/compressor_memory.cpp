@@ -17,8 +17,8 @@ namespace pith {
 void Compressor::shape(std::size_t count, DType type) {
   if (shaped_) return;
   accumulator_ = Accumulator(count, device_);
-  if (corrects_momentum(spec_)) {
-    velocity = std::make_unique<Velocity>(spec_.scheme->correction(spec_), count, device_);
+  if (has_velocity(spec_)) {
+    velocity = std::make_unique<Velocity>(correction_of(spec_), count, device_);
   }
   count_ = count;
   type_ = type;
@@ -92,11 +92,8 @@ void Compressor::copy_residual(std::byte* out) const {
   if (bytes == 0) return;
   if (spent_) {
     std::memset(out, 0, bytes);
-  } else if (device_) {
-    device_->compute().run<CopyKernel>(
-        {out, reinterpret_cast<const std::byte*>(accumulator()), bytes});
   } else {
-    std::memmove(out, accumulator(), bytes);
+    accumulator_.copy_to(out);
   }
   if (slice_) slice_->add_residual(out);
 }
@@ -104,14 +101,6 @@ void Compressor::copy_residual(std::byte* out) const {
 void Compressor::exchange_memory(Accumulator& memory, bool& is_zero) {
   std::swap(accumulator_, memory);
   std::swap(spent_, is_zero);
-}
-
-void Compressor::copy_velocity(std::byte* out) const {
-  const std::size_t bytes = count_ * sizeof(float);
-  if (bytes == 0) return;
-  const auto* from = reinterpret_cast<const std::byte*>(velocity->data());
-  if (!device_) return void(std::memcpy(out, from, bytes));
-  device_->compute().run<CopyKernel>({out, from, bytes});
 }
 
 void Compressor::add_saved(Compute& host, const std::byte* residual, const std::byte* of_velocity) {

@@ -18,7 +18,8 @@ from ranks import run_ranks
 # What a scheme gets of these, and what it has beside its own defaults.
 OPTIONS = {"density": "0.1", "bypass": "never", "rank": "2"}
 MORE = ["topk:values=int8", "topk:values=int4", "int8:map=dynamic", "bounded:feedback=1",
-        "dgc:warmup=3", "sidco:law=pareto", "adaptive:values=bf16"]
+        "dgc:warmup=3", "sidco:law=pareto", "adaptive:values=bf16",
+        "clt-k:beta=0.5"]
 
 
 def refusal(spec: str) -> str:

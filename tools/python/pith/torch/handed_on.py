@@ -3,7 +3,8 @@
 Most schemes add the vector to the residual, which is then what it was. `dgc` adds the vector to a
 velocity, and the velocity to the residual in each call: what was a residual would go in again in
 every later call, in all 1 / (1 - momentum) times. So the second vector takes it out of the velocity
-again. What the first call has sent has left the velocity by itself.
+again. What the first call has sent has left the velocity by itself. The filter of `clt-k` damps
+what is handed on, as it does gradients.
 """
 
 from __future__ import annotations
