@@ -17,6 +17,7 @@
 #include "collectives/sparse/momentum/low_pass.hpp"
 #include "collectives/sparse/momentum/momentum.hpp"
 #include "collectives/strands.hpp"
+#include "compress/gossip/choco_scheme.hpp"
 #include "compress/low_rank/elected_rows.hpp"
 #include "compress/low_rank/given_matrices.hpp"
 #include "core/clock.hpp"
@@ -181,7 +182,23 @@ Error check_average(const CallContext& context, const CompressedTensor& tensor) 
     return refuse("send is NULL or the compressor's accumulator", "this rank's parameters");
   }
   const bool on_device = tensor.device || context.compute->kind() != MemoryKind::host;
-  return on_device ? refuse("memory is a device's", "the host's") : Error();
+  if (on_device) return refuse("memory is a device's", "the host's");
+  if (!states_graph(tensor.compressor->spec())) return {};
+  const auto& graph = tensor.compressor->gossip.graph;
+  return graph ? graph->check(context.size) : refuse("no graph is stated", "its edges");
+}
+
+// Tensors of a group whose graphs are stated. All are sent along the same edges.
+Error check_common_graph(std::span<const CompressedTensor> tensors) {
+  const auto digest_of = [](const CompressedTensor& tensor) {
+    return tensor.compressor->gossip.graph->digest();
+  };
+  for (const CompressedTensor& tensor : tensors) {
+    if (digest_of(tensor) == digest_of(tensors[0])) continue;
+    return {Code::invalid_argument,
+            "compressors of a group have different graphs, expected the same edges in all"};
+  }
+  return {};
 }
 
 // Of schemes that decompose matrices, which only the host does.
@@ -199,6 +216,9 @@ Error check_compressed_call(const CallContext& context, std::span<const Compress
   if (spec.scheme->averages_parameters) {
     for (const CompressedTensor& tensor : tensors) {
       if (Error error = check_average(context, tensor)) return error;
+    }
+    if (states_graph(spec)) {
+      if (Error error = check_common_graph(tensors)) return error;
     }
   }
   if (draws_factors(spec)) {
@@ -317,15 +337,15 @@ Task<Error> run_chosen(Call& call, const SparseCall& args, bool dense, CallTimes
 
 // Around it momentum is corrected and residuals are filtered, whichever exchange runs.
 Task<Error> run_corrected(Call& call, SparseCall args, bool dense, CallTimes& times) {
-  Error error = co_await correct_momentum(call, args);
+  const bool corrects = corrects_momentum(args.spec());
+  Task<Error> before = corrects ? correct_momentum(call, args) : hold_residuals_back(call, args);
+  Error error = co_await std::move(before);
   if (error) co_return error;
   Task<Error> running = run_chosen(call, args, dense, times);
   error = co_await std::move(running);
   if (error) co_return error;
-  const Correction rule = correction_of(args.spec());
-  if (rule.momentum > 0) error = co_await leave_velocities(call, args);
-  if (!error && rule.low_pass < 1) error = co_await filter_residuals(call, args);
-  co_return error;
+  Task<Error> after = corrects ? leave_velocities(call, args) : release_residuals(call, args);
+  co_return co_await std::move(after);
 }
 
 Task<Error> run_compressed(Call& call, std::span<CompressedTensor> tensors, Tuning tuning,
@@ -347,8 +367,9 @@ Task<Error> run_compressed(Call& call, std::span<CompressedTensor> tensors, Tuni
   try {
     if (args.spec().by_host) settle_slices(call, tensors, dense);
     if (!error) {
-      running = has_velocity(args.spec()) ? run_corrected(call, args, dense, times)
-                                          : run_chosen(call, args, dense, times);
+      const bool plain = !corrects_momentum(args.spec()) && !filters_residual(args.spec());
+      running =
+          plain ? run_chosen(call, args, dense, times) : run_corrected(call, args, dense, times);
     }
   } catch (const std::bad_alloc&) {
     error = out_of_memory();

@@ -158,6 +158,13 @@ PITH_API pithResult_t pithCompressorGetAccumulator(pithCompressor_t compressor, 
  * first call, the same on all ranks; it may be repeated. pithCompressorReset forgets them. */
 PITH_API pithResult_t pithCompressorSetShape(pithCompressor_t compressor, const size_t* rows,
                                              const size_t* columns, size_t n);
+/* States the graph of a compressor whose spec is choco:graph=stated; others take no notice. Edge i
+ * joins the ranks from[i] and to[i], which tell each other; its direction does not matter. All
+ * ranks state the same edges, before the first call, which is refused if some rank cannot be
+ * reached from another. Other edges, for instance on a communicator with fewer ranks, take a
+ * pithCompressorReset, which forgets these. */
+PITH_API pithResult_t pithCompressorSetGraph(pithCompressor_t compressor, const int* from,
+                                             const int* to, size_t edges);
 /* Multiplies the residual by `factor`, which must be finite and not zero: for a changed loss scale.
  */
 PITH_API pithResult_t pithCompressorScale(pithCompressor_t compressor, float factor);

@@ -65,7 +65,7 @@ Errors CompressedCheck::check(const std::vector<std::span<const float>>& gradien
     errors.merge(check_left(false, gradients, results, compressors));
     return errors;
   }
-  if (has_velocity(spec_)) return compare_corrected(gradients, results, compressors);
+  if (corrects_momentum(spec_)) return compare_corrected(gradients, results, compressors);
   // Of what each rank chooses and does not keep, only how large it may be is known.
   if (!spec_.feedback && spec_.scheme->electors == pith::Electors::each_by_rule) {
     return compare_bounds(gradients, results, compressors);
@@ -80,7 +80,7 @@ Errors CompressedCheck::check(const std::vector<std::span<const float>>& gradien
   // Without a residual the elected elements are unknown; so are those that common knowledge elects,
   // and those of which only sums decide.
   const bool open = electors == pith::Electors::leader || electors == pith::Electors::owners;
-  const bool tells = plain && spec_.feedback && open;
+  const bool tells = plain && spec_.feedback && open && !filters_residual(spec_);
   if (!tells) return compare_sums(gradients, results, compressors);
   const Vectors sums = sums_of(gradients);
   Errors errors = compare_sums(gradients, results, compressors);
@@ -189,7 +189,7 @@ Errors CompressedCheck::compare_with_topk(const std::vector<std::span<const floa
 Errors CompressedCheck::compare_corrected(const std::vector<std::span<const float>>& gradients,
                                           const std::vector<std::span<const float>>& results,
                                           const Compressors& compressors) {
-  const pith::Correction rule = correction_of(spec_);
+  const pith::Correction rule = spec_.scheme->correction(spec_);
   velocities_.resize(gradients.size(), std::vector<float>(count_));
   std::vector<std::span<const float>> added;
   for (std::size_t local = 0; local < gradients.size(); ++local) {
@@ -330,15 +330,12 @@ Errors CompressedCheck::compare_sums(const std::vector<std::span<const float>>& 
     for (std::size_t local = 0; local < gradients.size(); ++local) {
       left[local].resize(size);
       sizes[local].resize(size);
-      // Dense calls are not filtered.
-      const bool dense = compressors.stats(static_cast<int>(local)).selected_local == count_;
-      const double part = dense ? 1 : double(correction_of(spec_).low_pass);
       for (std::size_t i = 0; i < size; ++i) {
         const double gradient = double(gradients[local][begin + i]);
         const double before = double(residuals_[local][begin + i]);
         const double after = double(residuals[local][begin + i]);
-        left[local][i] = gradient + (before - after) / part;
-        sizes[local][i] = std::abs(gradient) + (std::abs(before) + std::abs(after)) / part;
+        left[local][i] = gradient + before - after;
+        sizes[local][i] = std::abs(gradient) + std::abs(before) + std::abs(after);
       }
     }
     sum(team_, left);

@@ -9,6 +9,7 @@
 #include "api/check.hpp"
 #include "api/compressor_handle.hpp"
 #include "api/last_error.hpp"
+#include "compress/gossip/stated_graph.hpp"
 #include "compress/low_rank/stated_matrices.hpp"
 #include "compress/saved_state.hpp"
 #include "core/run_together.hpp"
@@ -120,7 +121,7 @@ pithResult_t pithCompressorGetAccumulator(pithCompressor_t compressor, void** ac
                     fmt::format("type is {}, expected {}", describe(type), describe(pithFloat32)));
     }
     if (Error error = state.check(count, DType::f32)) return refuse(function, error.message());
-    if (has_velocity(state.spec())) {
+    if (corrects_momentum(state.spec()) || filters_residual(state.spec())) {
       return refuse(function,
                     fmt::format("compressor is {}, expected a scheme without momentum or filter: "
                                 "its gradients are not those of the residual",
@@ -143,6 +144,19 @@ pithResult_t pithCompressorSetShape(pithCompressor_t compressor, const size_t* r
     std::vector<MatrixShape> matrices;
     for (std::size_t i = 0; i < n; ++i) matrices.push_back({rows[i], columns[i]});
     error = state_matrices(state, matrices);
+    return error ? Error(error.code(), fmt::format("{}: {}", function, error.message())) : error;
+  });
+}
+
+pithResult_t pithCompressorSetGraph(pithCompressor_t compressor, const int* from, const int* to,
+                                    size_t edges) {
+  constexpr const char* function = "pithCompressorSetGraph";
+  return between_calls(function, compressor, [&](Compressor& state) -> Error {
+    Error error = check_memory(function, "from", from, edges);
+    if (!error) error = check_memory(function, "to", to, edges);
+    if (error) return error;
+    auto graph = StatedGraph::of({from, edges}, {to, edges});
+    error = graph ? state_graph(state, std::move(*graph)) : graph.error();
     return error ? Error(error.code(), fmt::format("{}: {}", function, error.message())) : error;
   });
 }

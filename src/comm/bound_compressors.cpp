@@ -75,6 +75,7 @@ void BoundCompressors::give_back(std::uint64_t completed) {
       }
       compressor->binding.reset();
       compressor->bypass_control = {};  // fewer ranks have other times
+      compressor->gossip.forget();      // and other neighbours
     }
     compressor->release();
   }

@@ -46,8 +46,7 @@ bool may_lead(const Spec& spec, std::uint64_t step, std::span<const double> squa
   return !by_squares || squares[leader] >= equal * *std::ranges::max_element(squares);
 }
 
-// The part of residuals' changes that their filter lets through.
-Correction low_pass(const Spec& spec) { return {.low_pass = static_cast<float>(spec.numbers[0])}; }
+float beta_of(const Spec& spec) { return static_cast<float>(spec.numbers[0]); }
 constexpr std::array clt_k_keys{
     keys::fixed_density, keys::number<0>("beta", 0, 1, "more than 0 and at most 1"),
     keys::reduction,     keys::values,
@@ -81,7 +80,7 @@ constinit const Scheme clt_k_scheme{
     .keys = clt_k_keys,
     .density = 0.01,
     .numbers = {1},
-    .correction = low_pass,
+    .low_pass = beta_of,
     .sections = clt_k_sections,
     .checks = {.may_lead = may_lead}};
 

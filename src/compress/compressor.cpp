@@ -100,7 +100,7 @@ void Compressor::clear_spent(Compute& host) {
 void Compressor::forget_delivered() {
   layout.hosts = 0;     // ranks may be at other places on equal hosts
   bypass_control = {};  // other links, and ranks that may know nothing
-  gossip = {};          // other neighbours
+  gossip.forget();      // other neighbours
   stats.begun = {};
   stats.timed = {};
   for (Taken& taken : taken_) taken.delivered = false;
@@ -120,7 +120,7 @@ void Compressor::begin(std::uint32_t call, const Gradient& gradient, Compute* de
   Taken& taken = taken_[0];
   taken.call = call;
   taken.delivered = taken.whole = false;
-  taken.factor = taken.part = 1;
+  taken.factor = 1;
   taken.pairs.begin(spec_.values);
   taken.losses.begin(DType::f32);
   taken.left.begin(DType::f32);
@@ -129,6 +129,7 @@ void Compressor::begin(std::uint32_t call, const Gradient& gradient, Compute* de
     velocity->begin(gradient_.data, gradient_.type, &taken.left);
     gradient_ = {reinterpret_cast<const std::byte*>(velocity->data()), DType::f32};
   }
+  if (held_back) held_back->begin();
   stats = {};
   elected = all;
   histogram = nullptr;
@@ -229,7 +230,7 @@ void Compressor::give_back(Compute& host, float* to, PairList& pairs, float fact
 }
 
 void Compressor::give_back(Compute& host, Taken& taken) {
-  give_back(host, accumulator(), taken.pairs, taken.factor * taken.part);
+  give_back(host, accumulator(), taken.pairs, taken.factor);
   give_back(host, accumulator(), taken.losses, taken.factor);
   if (velocity) give_back(host, velocity->data(), taken.left, taken.factor);
   if (!taken.factors.layout) return;
@@ -244,12 +245,6 @@ void Compressor::keep_losses(Compute& host, const SparseList& losses) {
   const SparseList kept = taken_[0].losses.append_nonzero(losses);
   auto* const values = reinterpret_cast<float*>(const_cast<std::byte*>(kept.values));
   for (std::size_t i = 0; i < kept.count; ++i) values[i] = -values[i];
-}
-
-bool Compressor::keep_part(float part) {
-  if (taken_[0].whole) return false;
-  taken_[0].part = 1 - part;
-  return true;
 }
 
 void Compressor::return_taken(Compute& host) { give_back(host, taken_[0]); }
@@ -272,6 +267,7 @@ void Compressor::fail(Compute& host) {
   return_taken(host);
   if (velocity) velocity->finish(vectors(host));
   add_rest(host);
+  if (held_back) held_back->release(vectors(host), accumulator(), count_);
   if (slice_) slice_->restore();
   spent_ = false;
   if (taken_[0].knows_before) set_state(taken_[0].before);
@@ -291,6 +287,7 @@ void Compressor::end(Compute& host) {
   if (slice_) taken.whole ? slice_->end(stats) : slice_->restore();
   if (taken.whole) {
     deliver_whole(host);
+    if (held_back) clear_spent(host);
   } else if (taken.factors.layout) {
     stats.squares_sent = taken.factors.squares;
   } else {
@@ -299,6 +296,7 @@ void Compressor::end(Compute& host) {
     spent_ = spec_.sparse() && !spec_.feedback;
     if (lent_) clear_spent(host);
   }
+  if (held_back) held_back->release(vectors(host), accumulator(), count_);
   queue_ = nullptr;
 }
 
@@ -348,6 +346,7 @@ void Compressor::reset() {
   delivered_ = Accumulator();
   changes_ = Accumulator();
   velocity.reset();
+  held_back.reset();
   device_ = nullptr;
   binding.reset();
   shaped_ = spent_ = lent_ = false;
@@ -387,6 +386,7 @@ void Compressor::adopt(const SchemeState& state, double scale) {
 std::uint64_t Compressor::digest() const {
   std::uint64_t hash = mix(mix(spec_digest_, step), std::bit_cast<std::uint64_t>(scale_));
   if (low_rank.layout) hash = mix(hash, low_rank.layout->digest());
+  if (gossip.graph) hash = mix(hash, gossip.graph->digest());
   if (spec_.adapts()) {
     const auto form = static_cast<std::uint64_t>(density_control.form);
     return mix(mix(hash, std::bit_cast<std::uint64_t>(density_control.density)), form);

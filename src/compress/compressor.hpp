@@ -13,6 +13,7 @@
 
 #include "compress/accumulator.hpp"
 #include "compress/added_ranges.hpp"
+#include "compress/momentum/held_back.hpp"
 #include "compress/momentum/velocity.hpp"
 #include "compress/pair_list.hpp"
 #include "compress/scheme_state.hpp"
@@ -107,9 +108,6 @@ class Compressor : public SchemeState {
   // fence.
   Fence start_adding(Compute& host);
   void count_added();
-  // This part of every pair that the call has taken is in the accumulator again, through a filter.
-  // False: the call delivers the whole accumulator, and nothing may be put there.
-  bool keep_part(float part);
   // Returns what this call has taken as pairs or factors to the accumulator. Idempotent.
   void return_taken(Compute& host);
   // Where a call that keeps a rest writes, for every element, what is to be added to the
@@ -119,6 +117,7 @@ class Compressor : public SchemeState {
   LowRankTaken& taken_factors() { return taken_[0].factors; }
   // This call delivers the whole accumulator, or what the changes say, and no pairs.
   void take_all();
+  bool takes_all() const { return taken_[0].whole; }
   // Adds what was lost by rounding this call's sums (float32) to the accumulator, unless the call
   // is undone.
   void keep_losses(Compute& host, const SparseList& losses);
@@ -154,9 +153,12 @@ class Compressor : public SchemeState {
   // For statistics: how many elements this rank elected among those taken. Reset by begin().
   static constexpr std::size_t all = ~std::size_t{0};
   std::size_t elected = all;
-  // Of a spec with a correction, from shape() on; else null. Calls correct it before any pass,
-  // since that is what the passes add.
+  // Of a scheme that corrects momentum, from shape() on; else null. Calls correct it before any
+  // pass, since that is what the passes add.
   std::unique_ptr<Velocity> velocity;
+  // Of a spec that filters the residual, from shape() on; else null. Calls hold it back before any
+  // pass.
+  std::unique_ptr<HeldBack> held_back;
   // Counts the magnitudes that the passes find, if not null. The owner clears it before freeing it.
   MagnitudeHistogram* histogram = nullptr;
   // The pairs that this call takes out of the accumulator, with values as sent. Kept until known to
@@ -175,7 +177,6 @@ class Compressor : public SchemeState {
     bool delivered = false;  // the call has succeeded
     bool whole = false;      // took from all elements; kept in delivered_, with a rest negative
     float factor = 1;        // product of scale() calls since then
-    float part = 1;          // of pairs: what is not in the accumulator
     bool knows_before = false;
     SchemeState before;
     PairList pairs;

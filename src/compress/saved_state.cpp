@@ -1,4 +1,5 @@
 #include "compress/saved_state.hpp"
+#include "compress/gossip/stated_graph.hpp"
 
 #include <fmt/format.h>
 
@@ -148,7 +149,7 @@ struct Loaded {
   double scale = 1;
   SchemeState state;
   std::span<const std::byte> residual;
-  std::span<const std::byte> velocity;  // of specs with momentum
+  std::span<const std::byte> velocity;  // of schemes that correct momentum
 };
 
 void write(const Compressor& compressor, StateWriter& out) {
@@ -162,7 +163,7 @@ void write(const Compressor& compressor, StateWriter& out) {
   write_state(compressor, compressor.spec(), out);
   std::byte* residual = out.room(compressor.count() * sizeof(float));
   if (residual) compressor.copy_residual(residual);
-  if (!compressor.velocity || !keeps_velocity(compressor.spec())) return;
+  if (!compressor.velocity) return;
   std::byte* velocity = out.room(compressor.count() * sizeof(float));
   if (velocity) compressor.velocity->memory().copy_to(velocity);
 }
@@ -205,7 +206,7 @@ Error read(std::span<const std::byte> bytes, const Spec& spec, Loaded& loaded) {
   const std::uint64_t limit = bytes.size() / sizeof(float);
   const std::uint64_t vector = loaded.count <= limit ? loaded.count * sizeof(float) : ~0ull;
   loaded.residual = in.bytes(vector);
-  if (keeps_velocity(spec) && loaded.shaped) loaded.velocity = in.bytes(vector);
+  if (corrects_momentum(spec) && loaded.shaped) loaded.velocity = in.bytes(vector);
   return in.ended() ? Error() : bad(damaged);
 }
 
@@ -218,6 +219,9 @@ Error check(const Compressor& compressor, const Loaded& loaded) {
   const std::uint64_t known = loaded.shaped ? loaded.count : compressor.count();
   if (saved && (loaded.shaped || compressor.shaped()) && saved->count() != known) {
     return bad(fmt::format("is of matrices of {} elements, expected {}", saved->count(), known));
+  }
+  if (const auto& graph = compressor.gossip.graph) {
+    if (check_edges(loaded.state.gossip, *graph)) return bad("is of another graph of gossip");
   }
   if (!loaded.shaped) return {};
   if (loaded.type >= dtype_count) return bad("is of a type that is not known here");
@@ -249,6 +253,10 @@ Error load(Compressor& compressor, Compute& host, std::span<const std::byte> byt
   const bool is_new = compressor.is_new();
   if (!loaded.state.low_rank.layout) loaded.state.low_rank = compressor.low_rank;
   if (!compressor.low_rank.layout) compressor.low_rank = loaded.state.low_rank;
+  if (const auto& graph = compressor.gossip.graph) {
+    loaded.state.gossip.graph = graph;
+    loaded.state.gossip.edges = graph->digest();
+  }
   if (loaded.shaped) {
     compressor.add_saved(host, loaded.residual.data(), loaded.velocity.data());
   }

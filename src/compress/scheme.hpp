@@ -41,13 +41,10 @@ enum class Electors : std::uint8_t {
   all_alike,         // every rank alike, so that no index is sent
 };
 
-// What becomes of gradients before they are added, see momentum/velocity.hpp, and of residuals
-// after a call, see collectives/sparse/momentum/low_pass.hpp.
+// How momentum is corrected, see momentum/velocity.hpp.
 struct Correction {
   float momentum = 0;
-  float clip = 0;      // most of the norm of all ranks' gradients together; 0: any
-  float low_pass = 1;  // the part of a call's change that residuals take
-  bool operator==(const Correction&) const = default;
+  float clip = 0;  // most of the norm of all ranks' gradients together; 0: any
 };
 
 // Elements that may be sent without being elected.
@@ -82,6 +79,14 @@ struct SchemeChecks {
                    std::size_t leader) = nullptr;
 };
 
+// How the first calls differ from the others.
+struct WarmUp {
+  // The number of calls that are dense before the first one that is not; null: none.
+  std::uint64_t (*dense_calls)(const Spec& spec) = nullptr;
+  // The density of the call of this step, the largest first; null: it is the spec's.
+  double (*density_at)(const Spec& spec, std::uint64_t step) = nullptr;
+};
+
 struct Scheme {
   std::string_view name;
   std::string_view summary;  // one line, for users
@@ -109,12 +114,11 @@ struct Scheme {
   // Vectors are parameters, which a call brings nearer to their average: its operation is avg, it
   // needs a vector, and keeps no residual of it.
   bool averages_parameters = false;
-  // The number of calls that are dense before the first one that is not; null: none.
-  std::uint64_t (*dense_calls)(const Spec& spec) = nullptr;
-  // The density of the call of this step, the largest first; null: it is the spec's.
-  double (*density_at)(const Spec& spec, std::uint64_t step) = nullptr;
+  WarmUp warm_up = {};
   // Null: gradients are added as they are.
   Correction (*correction)(const Spec& spec) = nullptr;
+  // The part of the residual that a call looks at, more than 0; null: all of it.
+  float (*low_pass)(const Spec& spec) = nullptr;
   // Sets defaults that depend on other keys; `keys` are those given in the text. May be null.
   void (*complete)(Spec& spec, std::span<const std::string_view> keys) = nullptr;
   // In addition to the sections of all schemes, see saved_state.cpp.
@@ -153,19 +157,19 @@ inline std::optional<Coding> list_coding_of(const Spec& spec) {
 }
 // Whether the call of this step is dense because the spec begins with dense ones.
 inline bool starts_dense(const Spec& spec, std::uint64_t step) {
-  return spec.scheme->dense_calls && step < spec.scheme->dense_calls(spec);
+  const auto dense_calls = spec.scheme->warm_up.dense_calls;
+  return dense_calls && step < dense_calls(spec);
 }
 // Makes the density that of the call of this step.
 inline void follow_step(Spec& spec, std::uint64_t step) {
-  if (spec.scheme->density_at) spec.density = spec.scheme->density_at(spec, step);
+  const auto density_at = spec.scheme->warm_up.density_at;
+  if (density_at) spec.density = density_at(spec, step);
 }
-inline Correction correction_of(const Spec& spec) {
-  return spec.scheme->correction ? spec.scheme->correction(spec) : Correction();
+inline bool corrects_momentum(const Spec& spec) { return spec.scheme->correction != nullptr; }
+inline float low_pass_of(const Spec& spec) {
+  return spec.scheme->low_pass ? spec.scheme->low_pass(spec) : 1.0f;
 }
-// Whether calls need their gradients, or velocities, beside the residual.
-inline bool has_velocity(const Spec& spec) { return correction_of(spec) != Correction(); }
-// Whether velocities matter from call to call; else they are the gradients of one.
-inline bool keeps_velocity(const Spec& spec) { return correction_of(spec).momentum > 0; }
+inline bool filters_residual(const Spec& spec) { return low_pass_of(spec) < 1; }
 // Whether every rank gets the lists of all ranks.
 inline bool gathers_lists(const Spec& spec) {
   const Electors electors = spec.scheme->electors;

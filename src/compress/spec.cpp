@@ -187,7 +187,8 @@ bool Spec::sparse() const { return scheme->electors != Electors::nobody; }
 
 double Spec::largest_density() const {
   if (adapts()) return double(most_density);
-  return scheme->density_at ? scheme->density_at(*this, 0) : density;
+  const auto density_at = scheme->warm_up.density_at;
+  return density_at ? density_at(*this, 0) : density;
 }
 
 std::string Spec::text() const {

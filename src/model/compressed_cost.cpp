@@ -60,9 +60,7 @@ CallCost compressed_cost(const Spec& spec, double density, std::size_t count, in
   }
   const double k = double(elected_of(density, count));
   const bool gossips = spec.scheme->averages_parameters;
-  const double lists = gossips               ? GossipGraph(graph_of(spec), 0, ranks).degree()
-                       : gathers_lists(spec) ? others
-                                             : 2;
+  const double lists = gossips ? forecast_degree(spec, ranks) : gathers_lists(spec) ? others : 2;
   const bool indices = spec.scheme->electors != Electors::all_alike;
   const double pair_bytes = indices ? nominal::pair_bytes : double(size_of(spec.values));
   return {2 * (gossips ? lists : others), lists * k * pair_bytes,

@@ -27,6 +27,31 @@ void meets(Rank& self, pithComm_t comm) {
   for (const float value : x) ensure(std::fabs(value - mean) < 0.05F, "the ranks have not met");
 }
 
+// 0 - 1 - 2 - ...: the first and the last rank have one neighbour each.
+void meets_on_a_path(Rank& self, pithComm_t comm) {
+  const Compressor compressor("choco:density=0.5,gamma=0.5,graph=stated");
+  std::vector<float> x(count, static_cast<float>(self.rank));
+  fails(averaged(x.data(), x, pithAvg, compressor, comm), pithInvalidArgument,
+        {"no graph is stated, expected its edges"});
+  std::vector<int> from, to;
+  for (int rank = 1; rank < self.size; ++rank) {
+    from.push_back(rank);
+    to.push_back(rank - 1);
+  }
+  ok(pithCompressorSetGraph(compressor, from.data(), to.data(), from.size() - 1));
+  fails(averaged(x.data(), x, pithAvg, compressor, comm), pithInvalidArgument,
+        {"joins ranks 0 and", "expected one between any two ranks"});
+  fails(pithCompressorSetGraph(compressor, from.data(), nullptr, 1), pithInvalidArgument, {"to"});
+  fails(pithCompressorSetGraph(compressor, from.data(), from.data(), 1), pithInvalidArgument,
+        {"pithCompressorSetGraph: an edge joins 1 and 1"});
+  ok(pithCompressorSetGraph(compressor, from.data(), to.data(), from.size()));
+  for (int step = 0; step < 300; ++step) {
+    ok(averaged(x.data(), x, pithAvg, compressor, comm));
+  }
+  const float mean = static_cast<float>(self.size - 1) / 2;
+  for (const float value : x) ensure(std::fabs(value - mean) < 0.05F, "the ranks have not met");
+}
+
 void refused(pithComm_t comm) {
   const Compressor compressor("choco");
   const std::vector<float> send(count, 1.0F);
@@ -51,6 +76,7 @@ TEST_CASE("ranks meet by gossip", "[compress]") {
     CHECK(run(ranks, {}, [](Rank& self) {
             const Comm comm(self.join());
             meets(self, comm);
+            meets_on_a_path(self, comm);
           }) == "");
   }
 }

@@ -37,11 +37,15 @@ void ArTopkReference::add_gradients(SparseProgram& program) {
   for (int r = 0; r < case_.ranks; ++r) {
     Worker& worker = workers_[static_cast<std::size_t>(r)];
     worker.finite.clear();
+    worker.held.clear();
     for (std::size_t t = 0; t < case_.counts.size(); ++t) {
       const std::vector<float>& gradient = program.gradient(r, t);
       std::vector<float>& sum = worker.residuals[t];
       std::vector<bool>& finite = worker.finite.emplace_back(sum.size(), true);
+      std::vector<float>& held = worker.held.emplace_back(sum.size());
       for (std::size_t i = 0; i < sum.size(); ++i) {
+        held[i] = part_ * sum[i];
+        sum[i] -= held[i];
         finite[i] = std::isfinite(sum[i] + gradient[i]);
         if (finite[i]) sum[i] += gradient[i];
       }
@@ -153,7 +157,7 @@ bool ArTopkReference::delivers_nan() const {
 
 std::string ArTopkReference::check_tensor(SparseProgram& program, int leader, std::size_t t) {
   if (delivers_nan()) {
-    for (int r = 0; r < case_.ranks; ++r) remove_part(program, r, t);
+    release(t);
     return check_nothing_delivered(program, t);
   }
   const auto indices = case_.counts[t] == 0
@@ -167,14 +171,13 @@ std::string ArTopkReference::check_tensor(SparseProgram& program, int leader, st
       float& own = workers_[r].residuals[t][i];
       const float sent = rounded(own, spec_.values);
       own -= sent;
-      if (part_ > 0) own += sent / (1 / part_);
       sum = r == 0 ? sent : sum + sent;
     }
     result[i] = case_.ranks == 1 ? sum : rounded(sum, spec_.values);
     losses[i] = double(sum) - double(result[i]);
     if (case_.average) result[i] /= float(case_.ranks);
   }
-  for (int r = 0; r < case_.ranks; ++r) remove_part(program, r, t);
+  release(t);
   for (std::size_t i = 0; i < result.size(); ++i) {
     if (program.result(0, t)[i] != result[i]) {
       return fmt::format("result {} is {}, expected {}", i, program.result(0, t)[i], result[i]);
@@ -184,13 +187,11 @@ std::string ArTopkReference::check_tensor(SparseProgram& program, int leader, st
                                     : check_conserved(program, t, losses);
 }
 
-// The filter of ScaleCom, m' = m + beta (gradient - sent), from m + gradient - sent.
-void ArTopkReference::remove_part(SparseProgram& program, int r, std::size_t t) {
-  if (part_ == 0) return;
-  const std::vector<float>& gradient = program.gradient(r, t);
-  std::vector<float>& own = workers_[static_cast<std::size_t>(r)].residuals[t];
-  for (std::size_t i = 0; i < own.size(); ++i) {
-    if (std::isfinite(gradient[i])) own[i] -= part_ * gradient[i];
+void ArTopkReference::release(std::size_t t) {
+  for (Worker& worker : workers_) {
+    for (std::size_t i = 0; i < worker.residuals[t].size(); ++i) {
+      worker.residuals[t][i] += worker.held[t][i];
+    }
   }
 }
 

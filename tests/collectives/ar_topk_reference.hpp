@@ -17,7 +17,7 @@ class ArTopkReference {
   explicit ArTopkReference(const SparseCase& c)
       : case_(c),
         spec_(*Spec::parse(c.spec)),
-        part_(1 - correction_of(spec_).low_pass),
+        part_(1 - low_pass_of(spec_)),
         workers_(static_cast<std::size_t>(c.ranks)) {
     for (Worker& worker : workers_) {
       for (const std::size_t count : c.counts) worker.residuals.emplace_back(count);
@@ -32,6 +32,7 @@ class ArTopkReference {
  private:
   struct Worker {
     std::vector<std::vector<float>> residuals;  // by tensor; inside a step gradient plus residual
+    std::vector<std::vector<float>> held;       // what the call does not look at
     std::vector<std::vector<bool>> finite;
     std::vector<std::deque<double>> norms;
     std::uint64_t waited = 0;
@@ -50,7 +51,7 @@ class ArTopkReference {
   std::string check_statistics(SparseProgram& program, int leader, std::size_t t) const;
   bool delivers_nan() const;
   std::string check_tensor(SparseProgram& program, int leader, std::size_t t);
-  void remove_part(SparseProgram& program, int r, std::size_t t);
+  void release(std::size_t t);
   std::string check_residuals(SparseProgram& program, std::size_t t) const;
   std::string check_conserved(SparseProgram& program, std::size_t t,
                               const std::vector<double>& losses);
@@ -58,7 +59,7 @@ class ArTopkReference {
 
   SparseCase case_;
   Spec spec_;
-  float part_;  // of changes of residuals that a filter takes back; 0: no filter
+  float part_;  // of residuals that calls hold back
   std::vector<Worker> workers_;
 };
 

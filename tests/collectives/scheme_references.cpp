@@ -82,7 +82,9 @@ class DenseReference final : public SchemeReference {
 
 // --- top-k, dgc ---
 
-float momentum_of(const Spec& spec) { return correction_of(spec).momentum; }
+float momentum_of(const Spec& spec) {
+  return corrects_momentum(spec) ? spec.scheme->correction(spec).momentum : 0.0f;
+}
 
 class TopkReference final : public SchemeReference {
  public:
@@ -384,7 +386,10 @@ const std::vector<SchemeTest>& table() {
        {"", "sketch=1,seed=7", "sketch=9,feedback=0", "values=bf16"},
        sketched_reference},
       {"ar-topk", leader_variants(), leader_reference, in_another_order, 30},
-      {"clt-k", {"", "values=bf16", "reduction=ring"}, leader_reference, in_another_order},
+      {"clt-k",
+       {"", "beta=0.5", "beta=0.25,values=bf16", "reduction=ring"},
+       leader_reference,
+       in_another_order},
       {"exdyna",
        {"", "rule=released", "rule=intended", "partition=neighbour",
         "rule=released,partition=prefix", "values=bf16", "values=f16,reduction=tree",

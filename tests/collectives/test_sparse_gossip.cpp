@@ -38,8 +38,37 @@ std::string step(SparseProgram& program, World& world) {
   return {};
 }
 
+using Stated = std::shared_ptr<const StatedGraph>;
+
+Stated stated(const std::vector<int>& from, const std::vector<int>& to) {
+  return *StatedGraph::of(from, to);
+}
+
+// A star with a tail: degrees from 1 to 4. Of two ranks an edge.
+Stated uneven_graph(int ranks) {
+  std::vector<int> from, to;
+  for (int r = 1; r < ranks; ++r) {
+    from.push_back(r);
+    to.push_back(r < 5 ? 0 : r - 1);
+  }
+  return stated(from, to);
+}
+
+GossipGraph graph_of(const std::string& spec, int rank, int ranks) {
+  const Spec parsed = *Spec::parse(spec);
+  if (states_graph(parsed)) return {*uneven_graph(ranks), rank, ranks};
+  return {graph_of(parsed), rank, ranks};
+}
+
+void state_graphs(SparseProgram& program) {
+  const int ranks = program.sparse_case().ranks;
+  for (int r = 0; r < ranks; ++r) {
+    REQUIRE_FALSE(state_graph(program.compressor(r), uneven_graph(ranks)));
+  }
+}
+
 std::vector<int> neighbours(const std::string& spec, int rank, int ranks) {
-  const GossipGraph graph(graph_of(*Spec::parse(spec)), rank, ranks);
+  const GossipGraph graph = graph_of(spec, rank, ranks);
   std::vector<int> all;
   for (int k = 0; k < graph.degree(); ++k) all.push_back(graph[k]);
   return all;
@@ -56,11 +85,12 @@ class ChocoReference {
     for (int r = 0; r < ranks; ++r) tell(x[at(r)], told_[at(r)]);
     std::vector<Vector> next = x;
     for (int r = 0; r < ranks; ++r) {
-      const std::vector<int> others = neighbours(text_, r, ranks);
-      const double weight = 1.0 / static_cast<double>(others.size() + 1);
+      const GossipGraph graph = graph_of(text_, r, ranks);
       for (std::size_t i = 0; i < x[0].size(); ++i) {
         double sum = 0;
-        for (const int j : others) sum += weight * (double(told_[at(j)][i]) - told_[at(r)][i]);
+        for (int k = 0; k < graph.degree(); ++k) {
+          sum += (double(told_[at(graph[k])][i]) - told_[at(r)][i]) / parts(ranks, r, graph[k]);
+        }
         next[at(r)][i] = static_cast<float>(x[at(r)][i] + gamma_of(spec_) * sum);
       }
     }
@@ -69,6 +99,11 @@ class ChocoReference {
   const Vector& told(int rank) const { return told_[at(rank)]; }
 
  private:
+  // One over the weight that the ranks have for each other.
+  double parts(int ranks, int one, int other) const {
+    const auto degree = [&](int rank) { return graph_of(text_, rank, ranks).degree(); };
+    return 1 + std::max(degree(one), degree(other));
+  }
   void tell(const Vector& x, Vector& told) const {
     Vector difference(x.size());
     Vector magnitudes(x.size());
@@ -136,10 +171,81 @@ TEST_CASE("graphs of gossip are symmetric, and every rank has as many neighbours
   CHECK(neighbours("choco", 0, 5) == std::vector<int>{1, 4});
 }
 
+TEST_CASE("weights of a stated graph are symmetric, and leave a rank a part of its own",
+          "[sparse][gossip]") {
+  for (int ranks = 1; ranks <= 12; ++ranks) {
+    const Stated edges = uneven_graph(ranks);
+    REQUIRE_FALSE(edges->check(ranks));
+    for (int r = 0; r < ranks; ++r) {
+      const GossipGraph mine(*edges, r, ranks);
+      CHECK(mine.weight() < 1);
+      for (int k = 0; k < mine.degree(); ++k) {
+        const GossipGraph theirs(*edges, mine[k], ranks);
+        int found = 0;
+        for (int j = 0; j < theirs.degree(); ++j) {
+          if (theirs[j] != r) continue;
+          ++found;
+          CHECK(theirs.parts(j) == mine.parts(k));
+        }
+        CHECK(found == 1);
+      }
+    }
+  }
+}
+
+TEST_CASE("a stated graph must have edges between ranks that exist, and join all",
+          "[sparse][gossip]") {
+  const auto says = [](const Error& error, std::string_view words) {
+    const std::string message = error.message();
+    INFO(message);
+    CHECK(message.find(words) != std::string::npos);
+  };
+  const auto refusal = [](std::vector<int> from, std::vector<int> to) {
+    return StatedGraph::of(from, to).error();
+  };
+  says(refusal({0, -1}, {1, 2}), "joins -1 and 2, expected ranks");
+  says(refusal({3}, {3}), "joins 3 and 3, expected two different ranks");
+  says(refusal({0, 1, 2}, {1, 2, 1}), "joins 1 and 2, expected every edge once");
+  says(stated({0, 1}, {1, 4})->check(4), "joins 1 and 4, expected ranks below 4");
+  says(stated({0, 2}, {1, 3})->check(4), "joins ranks 0 and 2");
+  CHECK_FALSE(stated({}, {})->check(1));
+  CHECK_FALSE(stated({3, 1, 2}, {2, 2, 0})->check(4));
+}
+
+TEST_CASE("a graph stays once ranks know of each other", "[sparse][gossip]") {
+  SparseProgram program(case_of("choco:density=0.1,graph=stated", 3, {100}));
+  World world(world_of(program.sparse_case()));
+  state_graphs(program);
+  program.draw(1);
+  const std::uint64_t digest = program.compressor(0).digest();
+  REQUIRE_FALSE(state_graph(program.compressor(0), stated({0, 1}, {1, 2})));
+  CHECK(program.compressor(0).digest() != digest);
+  state_graphs(program);
+  REQUIRE(step(program, world) == "");
+  CHECK(state_graph(program.compressor(0), stated({0, 1}, {1, 2})).code() == Code::invalid_usage);
+  CHECK_FALSE(state_graph(program.compressor(0), uneven_graph(3)));
+  std::vector<std::byte> bytes(saved_bytes(program.compressor(0)));
+  save(program.compressor(0), bytes.data());
+  program.compressor(0).forget_delivered();
+  CHECK(program.compressor(0).gossip.graph);
+  CHECK_FALSE(state_graph(program.compressor(0), stated({0, 1}, {1, 2})));
+  HostCompute host;
+  Compressor loaded(*Spec::parse("choco:density=0.1,graph=stated"));
+  REQUIRE_FALSE(state_graph(loaded, stated({0, 1}, {1, 2})));
+  CHECK(std::string(load(loaded, host, bytes).message()).find("another graph") !=
+        std::string::npos);
+  loaded.reset();
+  REQUIRE_FALSE(load(loaded, host, bytes));
+  CHECK(state_graph(loaded, stated({0, 1}, {1, 2})).code() == Code::invalid_usage);
+  CHECK_FALSE(state_graph(loaded, uneven_graph(3)));
+  program.compressor(0).reset();
+  CHECK_FALSE(program.compressor(0).gossip.graph);
+}
+
 TEST_CASE("gossip is CHOCO-SGD's definition", "[sparse][gossip]") {
   std::size_t turn = 0;
   const char* const keys[] = {"gamma=0.3", "gamma=0.5,graph=torus", "graph=complete,values=bf16",
-                              "gamma=1,values=f16"};
+                              "gamma=1,values=f16", "gamma=0.7,graph=stated"};
   for (const int ranks : {1, 2, 3, 4, 6, 9}) {
     for (const std::size_t count : {1, 17, 1000}) {
       const std::string spec = fmt::format("choco:density=0.1,{}", keys[turn++ % std::size(keys)]);
@@ -147,6 +253,7 @@ TEST_CASE("gossip is CHOCO-SGD's definition", "[sparse][gossip]") {
       SparseProgram program(case_of(spec, ranks, {count}));
       World world(world_of(program.sparse_case()));
       if (ranks == 4) world.set_order(RankOrder({2, 0, 3, 1}));
+      state_graphs(program);
       ChocoReference reference(spec, ranks, count);
       program.draw(turn);
       for (int call = 0; call < 6; ++call) {
@@ -168,12 +275,14 @@ TEST_CASE("gossip is CHOCO-SGD's definition", "[sparse][gossip]") {
 
 TEST_CASE("gossip brings ranks nearer to each other, and keeps their mean", "[sparse][gossip]") {
   constexpr std::size_t count = 500;
-  for (const char* keys : {"density=0.1,gamma=0.2", "density=0.1,gamma=0.2,graph=torus",
-                           "density=0.1,gamma=0.2,graph=complete,values=bf16"}) {
+  for (const char* keys :
+       {"density=0.1,gamma=0.2", "density=0.1,gamma=0.2,graph=torus",
+        "density=0.1,gamma=0.2,graph=complete,values=bf16", "density=0.2,gamma=0.4,graph=stated"}) {
     const std::string spec = fmt::format("choco:{}", keys);
     INFO(spec);
     SparseProgram program(case_of(spec, 8, {count}));
     World world(world_of(program.sparse_case()));
+    state_graphs(program);
     program.draw(1);
     const std::vector<Vector> before = parameters(program);
     for (int call = 0; call < 300; ++call) {
@@ -188,11 +297,12 @@ TEST_CASE("gossip brings ranks nearer to each other, and keeps their mean", "[sp
       if (std::fabs(moved) > 1e-5) FAIL("element " << i << " has moved by " << moved);
     }
     for (int r = 0; r < 8; ++r) {
-      const std::vector<int> others = neighbours(spec, r, 8);
+      const GossipGraph graph = graph_of(spec, r, 8);
       for (std::size_t i = 0; i < count; ++i) {
         double known = 0;
-        for (const int j : others) known += program.compressor(j).gossip.own[i];
-        known /= static_cast<double>(others.size() + 1);
+        for (int k = 0; k < graph.degree(); ++k) {
+          known += program.compressor(graph[k]).gossip.own[i] / double(graph.parts(k));
+        }
         const double off = std::fabs(program.compressor(r).gossip.neighbours[i] - known);
         if (off > 1e-4) FAIL("rank " << r << ": another memory of element " << i);
       }
@@ -215,10 +325,12 @@ TEST_CASE("gossip of several tensors in one call is that of each", "[sparse][gos
 
 TEST_CASE("gossip goes on from a saved state, and from before calls that are undone",
           "[sparse][gossip]") {
-  const SparseCase c = case_of("choco:density=0.05,gamma=0.3", 4, {700});
+  const SparseCase c = case_of("choco:density=0.05,gamma=0.3,graph=stated", 4, {700});
   HostCompute host;
   SparseProgram first(c);
   SparseProgram second(c);
+  state_graphs(first);
+  state_graphs(second);
   World world(world_of(c));
   World other(world_of(c));
   first.draw(1);

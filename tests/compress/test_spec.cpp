@@ -85,12 +85,10 @@ TEST_CASE("the density of dgc falls to its target") {
   check_says("dgc:hierarchy=host", {"dgc has no key \"hierarchy\""});
 }
 
-TEST_CASE("only a filter needs the gradient after the call") {
-  const Spec plain = *Spec::parse("clt-k");
-  CHECK_FALSE(has_velocity(plain));
+TEST_CASE("clt-k filters residuals if it is told to") {
+  CHECK_FALSE(filters_residual(*Spec::parse("clt-k")));
   const Spec filtered = *Spec::parse("clt-k:beta=0.25");
-  CHECK(has_velocity(filtered));
-  CHECK_FALSE(keeps_velocity(filtered));
+  CHECK(low_pass_of(filtered) == 0.25f);
   CHECK(filtered.text() ==
         "clt-k:density=0.01,beta=0.25,reduction=direct,values=f32,bypass=auto,"
         "nonfinite=propagate");

@@ -78,6 +78,23 @@ for bad in ([(3, 4)], [3], None, [(2**40, 2**40)], [(1, 2**33, 2**33)]):
 """)
 
 
+def test_graph(run):
+    run(3, """
+k = pith.Compressor("choco:density=1,gamma=1,graph=stated")
+for bad in ([(1, 1)], [(0, 1), (1, 0)], [(-1, 0)], [0, 1], None):
+    try:
+        k.set_graph(bad)
+        raise SystemExit("not refused")
+    except (pith.Error, TypeError, ValueError, RuntimeError):
+        pass
+k.set_graph([(0, 1), (1, 2)])
+x = np.full(5, 3 * comm.rank, "f4")
+x = comm.all_reduce(x, op="avg", compressor=k)
+# Ranks 0 and 2 have one neighbour, rank 1 has two: every edge has the weight a third.
+assert np.allclose(x, (1, 3, 5)[comm.rank]), x
+""")
+
+
 def test_accumulator(run):
     run(2, """
 import gc

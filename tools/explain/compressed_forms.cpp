@@ -186,8 +186,7 @@ Forms forms_of(const Exchanging& e) {
   } else if (e.spec.scheme->averages_parameters) {
     TopkShape shape{.ranks = e.ranks, .count = e.count, .density = e.spec.density};
     shape.value_bits = e.value_bits();
-    forms.add(forms.takes,
-              choco_cost(shape, GossipGraph(graph_of(e.spec), 0, e.ranks).degree(), e.link));
+    forms.add(forms.takes, choco_cost(shape, forecast_degree(e.spec, e.ranks), e.link));
   } else if (e.spec.scheme->electors == Electors::each_then_owners) {
     forms.add(forms.takes, kept_seconds(e));
   } else if (gathers_lists(e.spec)) {

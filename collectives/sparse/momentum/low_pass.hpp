@@ -1,17 +1,13 @@
-// The low-pass filter of residuals [ScaleCom, Chen et al., NeurIPS 2020, algorithm 1]: of what a
-// call changes in a residual m, namely the gradient that it adds and the pairs that it sends, only
-// the part beta stays, m' = m + beta (gradient - sent). Large steps make gradients of one rank
-// noisy; the filter leaves in its residual what many calls agree on, so that ranks' residuals, and
-// with them the elements that a leader elects for all, stay alike.
+// The filter of residuals around an exchange (compress/momentum/held_back.hpp).
 #pragma once
 
 #include "collectives/compressed.hpp"
 
 namespace pith {
 
-// After success. Accumulators hold residual + gradient - sent, and the rest of both is taken back
-// out of them; velocities, which are the call's gradients, are spent for that. A dense call, which
-// sends the residual and the gradient, is not filtered.
-Task<Error> filter_residuals(Call& call, const SparseCall& args);
+// Before the passes, of all tensors.
+Task<Error> hold_residuals_back(Call& call, const SparseCall& args);
+// After success, of tensors that were not sent whole: where they are, Compressor::end() does it.
+Task<Error> release_residuals(Call& call, const SparseCall& args);
 
 }  // namespace pith

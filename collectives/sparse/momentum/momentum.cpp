@@ -75,7 +75,7 @@ Task<Error> leave_run(Call& call, const SparseCall& args, Compressor& compressor
 }  // namespace
 
 Task<Error> correct_momentum(Call& call, const SparseCall& args) {
-  const Correction rule = correction_of(args.spec());
+  const Correction rule = args.spec().scheme->correction(args.spec());
   if (rule.clip > 0) {
     Task<Error> clipping = clip(call, args, double(rule.clip));
     Error error = co_await std::move(clipping);

@@ -2,12 +2,12 @@
 // graph [Koloskova, Stich, Jaggi, ICML 2019].
 //
 //   rank i     q = the k largest of x - own  > to every neighbour > own += q
-//   from j     q of j                                             > neighbours += q / (degree + 1)
-//   result     x + gamma (neighbours - degree / (degree + 1) own)
+//   from j     q of j                                             > neighbours += weight of j * q
+//   result     x + gamma (neighbours - sum of all neighbours' weights * own)
 //
-// `own` is what a rank's neighbours know of its parameters, `neighbours` the weighted sum of what
-// it knows of theirs. What ranks know of each other comes near the parameters, and the parameters
-// their mean, which no call changes.
+// The weights: compress/gossip/graph.hpp. `own` is what a rank's neighbours know of its parameters,
+// `neighbours` the weighted sum of what it knows of theirs. What ranks know of each other comes
+// near the parameters, and the parameters their mean, which no call changes.
 //
 // Cost: alpha + degree k beta b, b bytes a pair, about 5; twice as many messages, since values
 // follow their indices in a second one. It does not grow with the number of ranks, as an average
@@ -26,11 +26,17 @@ namespace {
 constexpr std::uint16_t list_lane = 0;
 constexpr std::size_t message_elements = std::size_t{1} << 28;
 
+GossipGraph graph_of(Call& call, const SparseCall& args) {
+  const auto& stated = args.tensors[0].compressor->gossip.graph;
+  if (states_graph(args.spec())) return {*stated, call.callers_rank(), call.size()};
+  return {graph_of(args.spec()), call.callers_rank(), call.size()};
+}
+
 // After the election.
 struct Gossip {
   Gossip(Call& call, const SparseCall& sparse)
       : args(sparse),
-        graph(graph_of(args.spec()), call.callers_rank(), call.size()),
+        graph(graph_of(call, args)),
         vectors(call, args, static_cast<std::size_t>(graph.degree())),
         parts{{0, line_up(vectors.all())}, message_elements} {}
 
@@ -100,21 +106,21 @@ void add(Call& call, std::vector<float>& memory, const SparseList& list, DType t
 
 void remember(Call& call, const Gossip& gossip) {
   const DType type = gossip.args.spec().values;
-  const auto parts = static_cast<float>(gossip.graph.degree() + 1);
   for (std::size_t t = 0; t < gossip.args.tensors.size(); ++t) {
     Compressor& compressor = *gossip.args.tensors[t].compressor;
     const ListVector& vector = gossip.vectors.all()[t];
     add(call, compressor.gossip.own, vector.list, type, 1);
-    for (PairList& theirs : vector.memory) {
-      add(call, compressor.gossip.neighbours, all_of(theirs), type, parts);
+    for (int k = 0; k < gossip.graph.degree(); ++k) {
+      PairList& theirs = vector.memory[static_cast<std::size_t>(k)];
+      add(call, compressor.gossip.neighbours, all_of(theirs), type,
+          static_cast<float>(gossip.graph.parts(k)));
     }
     compressor.stats.selected_union = vector.list.count;
   }
 }
 
-Task<Error> write_result(Call& call, const CompressedTensor& tensor, float gamma, int degree) {
+Task<Error> write_result(Call& call, const CompressedTensor& tensor, float gamma, float weight) {
   const GossipMemories& known = tensor.compressor->gossip;
-  const float own_weight = static_cast<float>(degree) / static_cast<float>(degree + 1);
   Compute& host = call.host_compute();
   const Scratch memory(host, std::min(tensor.count, host_elements_at_once) * sizeof(float));
   auto* const values = reinterpret_cast<float*>(memory.bytes().data);
@@ -125,7 +131,7 @@ Task<Error> write_result(Call& call, const CompressedTensor& tensor, float gamma
                              tensor.type, now.size, 1});
     for (std::size_t i = 0; i < now.size; ++i) {
       const std::size_t at = now.begin + i;
-      values[i] += gamma * (known.neighbours[at] - own_weight * known.own[at]);
+      values[i] += gamma * (known.neighbours[at] - weight * known.own[at]);
     }
     host.run<ConvertKernel>({tensor.recv + now.begin * element, tensor.type, memory.bytes().data,
                              DType::f32, now.size, 1});
@@ -148,7 +154,7 @@ Task<Error> allreduce_choco(Call& call, SparseCall args) {
   remember(call, gossip);
   const auto gamma = static_cast<float>(gamma_of(args.spec()));
   for (const CompressedTensor& tensor : args.tensors) {
-    error = co_await write_result(call, tensor, gamma, gossip.graph.degree());
+    error = co_await write_result(call, tensor, gamma, gossip.graph.weight());
     if (error) co_return error;
   }
   co_return error;

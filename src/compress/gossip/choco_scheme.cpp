@@ -12,7 +12,7 @@ extern const Scheme choco_scheme;
 
 namespace {
 
-constexpr std::array<std::string_view, 3> graph_words = {"ring", "torus", "complete"};
+constexpr std::array<std::string_view, 4> graph_words = {"ring", "torus", "complete", "stated"};
 // Always a number: no time tells how fast ranks agree.
 constexpr Key density_key{
     .name = "density",
@@ -29,12 +29,14 @@ void save_memories(const SchemeState& state, StateWriter& out) {
   if (state.gossip.own.empty()) return;
   out.array(state.gossip.own);
   out.array(state.gossip.neighbours);
+  out.value(state.gossip.edges);
 }
 
 bool load_memories(SchemeState& state, const StateShape& shape, StateReader& in) {
   if (in.ended()) return true;
   GossipMemories known;
   if (!in.array(known.own) || !in.array(known.neighbours)) return false;
+  known.edges = in.value<std::uint64_t>();
   const auto is_valid = [&](const std::vector<float>& values) {
     return values.size() == shape.count &&
            std::ranges::all_of(values, [](float x) { return std::isfinite(x); });

@@ -27,7 +27,7 @@ constinit const Scheme powersgd_scheme{
     .keys = powersgd_keys,
     .choices = {4},
     .rank = stated_rank,
-    .dense_calls = [](const Spec& spec) { return start_key.get(spec); },
+    .warm_up = {.dense_calls = [](const Spec& spec) { return start_key.get(spec); }},
     .sections = powersgd_sections};
 
 }  // namespace pith

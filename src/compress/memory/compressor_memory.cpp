@@ -17,8 +17,11 @@ namespace pith {
 void Compressor::shape(std::size_t count, DType type) {
   if (shaped_) return;
   accumulator_ = Accumulator(count, device_);
-  if (has_velocity(spec_)) {
-    velocity = std::make_unique<Velocity>(correction_of(spec_), count, device_);
+  if (corrects_momentum(spec_)) {
+    velocity = std::make_unique<Velocity>(spec_.scheme->correction(spec_), count, device_);
+  }
+  if (filters_residual(spec_)) {
+    held_back = std::make_unique<HeldBack>(1 - low_pass_of(spec_), count, device_);
   }
   count_ = count;
   type_ = type;
@@ -55,6 +58,7 @@ Error Compressor::move_to(DeviceVectors* device) {
     // Both copies exist before either is replaced, since the second allocation may fail.
     Accumulator accumulator = copy(accumulator_);
     Accumulator delivered = copy(delivered_);
+    if (held_back) held_back->memory() = Accumulator(count_, device);
     if (velocity) velocity->memory() = copy(velocity->memory());
     accumulator_ = std::move(accumulator);
     delivered_ = std::move(delivered);

@@ -70,7 +70,7 @@ constinit const Scheme dgc_scheme{
     .keys = dgc_keys,
     .density = 0.001,
     .numbers = {0.9, 0, 0, 0.001},
-    .density_at = density_at,
+    .warm_up = {.density_at = density_at},
     .correction = correction,
     .sections = dgc_sections};
 

@@ -7,8 +7,6 @@
 //
 // A call that fails has added the velocity, and nothing has left: as if it had elected nothing.
 // Dense calls send the accumulator and leave the velocity, as momentum without compression does.
-//
-// Without momentum the velocity is the call's gradient, for rules that want it after the call.
 #pragma once
 
 #include <cstddef>

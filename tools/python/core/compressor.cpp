@@ -96,6 +96,17 @@ void Compressor::set_shape(const nb::iterable& shapes) {
   check(pithCompressorSetShape(handle_, rows.data(), columns.data(), rows.size()));
 }
 
+void Compressor::set_graph(const nb::iterable& edges) {
+  std::vector<int> from;
+  std::vector<int> to;
+  for (nb::handle edge : edges) {
+    const auto [one, other] = nb::cast<std::pair<int, int>>(edge);
+    from.push_back(one);
+    to.push_back(other);
+  }
+  check(pithCompressorSetGraph(handle_, from.data(), to.data(), from.size()));
+}
+
 nb::object Compressor::residual() const {
   const std::size_t count = stats_of(handle_).count;
   nb::object array = nb::module_::import_("pith.arrays").attr("empty_private")(count, "float32");
@@ -133,6 +144,7 @@ void add_compressor(nb::module_& module) {
       .def("reset", &Compressor::reset)
       .def("scale", &Compressor::scale, nb::arg("factor"))
       .def("set_shape", &Compressor::set_shape, nb::arg("shapes"))
+      .def("set_graph", &Compressor::set_graph, nb::arg("edges"))
       .def("residual", &Compressor::residual)
       .def("accumulator", &accumulator, nb::arg("count"))
       .def("__repr__", [](const Compressor& self) {

@@ -26,6 +26,7 @@ class Compressor {
   void scale(float factor);
   // The shapes of the tensors that the vector consists of, each a sequence of integers.
   void set_shape(const nb::iterable& shapes);
+  void set_graph(const nb::iterable& edges);
   // A copy, as an array of float32.
   nb::object residual() const;
   // The address of `count` float32; afterwards reset() is refused, which would free them.

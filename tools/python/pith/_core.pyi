@@ -76,6 +76,8 @@ class Compressor:
     def set_shape(self, shapes: Iterable[Sequence[int]]) -> None:
         """The shapes of the tensors that the vector consists of, for schemes that work on matrices.
         Before the first call."""
+    def set_graph(self, edges: Iterable[tuple[int, int]]) -> None:
+        """The ranks that tell each other, for "choco:graph=stated". Before the first call."""
     def residual(self) -> Any:
         """A copy, as a NumPy array of float32 (without NumPy a memoryview)."""
     def accumulator(self, count: int) -> Any:
