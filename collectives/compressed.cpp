@@ -151,8 +151,7 @@ Error check_lists(std::span<const CompressedTensor> tensors) {
   std::size_t elements = 0;
   for (const CompressedTensor& tensor : tensors) {
     const Spec& spec = tensor.compressor->spec();
-    const bool differ = gathers_lists(spec) || spec.scheme->electors == Electors::each_then_owners;
-    if (differ || !spec.sparse()) return {};
+    if (elects_lists(spec) || !spec.sparse()) return {};
     elements += tensor.count;
     if (tensor.count == 0) continue;
     pairs += most_elected(*tensor.compressor, tensor.count);

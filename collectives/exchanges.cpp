@@ -16,6 +16,7 @@ Task<Error> allreduce_sidco(Call& call, SparseCall args);
 Task<Error> allreduce_wangni(Call& call, SparseCall args);
 Task<Error> allreduce_adaptive(Call& call, SparseCall args);
 Task<Error> allreduce_kept_sums(Call& call, SparseCall args);
+Task<Error> allreduce_gtopk(Call& call, SparseCall args);
 Task<Error> allreduce_random_k(Call& call, SparseCall args);
 Task<Error> allreduce_arc_topk(Call& call, SparseCall args);
 Task<Error> allreduce_ar_topk(Call& call, SparseCall args);
@@ -37,6 +38,7 @@ constexpr std::array table{
     SparseExchange{"wangni", allreduce_wangni},        //
     SparseExchange{"adaptive", allreduce_adaptive},    //
     SparseExchange{"kept-sums", allreduce_kept_sums},  //
+    SparseExchange{"gtopk", allreduce_gtopk},          //
     SparseExchange{"random-k", allreduce_random_k},    //
     SparseExchange{"arc-topk", allreduce_arc_topk},    //
     SparseExchange{"ar-topk", allreduce_ar_topk},      //

@@ -42,9 +42,9 @@ SCHEMES = {"topk": "topk:", "star": "ar-topk:election=staleness,",
            "var": "ar-topk:election=variance,", "exdyna": "exdyna:"}
 FURTHER = {"topk-direct": "topk:exchange=direct,", "topk-ring": "topk:exchange=ring,",
            "topk-split": "topk:exchange=split,", "spardl": "spardl:", "ok-topk": "ok-topk:",
-           "deft": "deft:", "micro": "micro:", "randomk": "randomk:", "sidco": "sidco:",
-           "dgc": "dgc:", "clt-k": "clt-k:", "adaptive": "adaptive:", "wangni": "wangni:",
-           "arc-topk": "arc-topk:"}  # where asked for
+           "gtopk": "gtopk:", "deft": "deft:", "micro": "micro:", "randomk": "randomk:",
+           "sidco": "sidco:", "dgc": "dgc:", "clt-k": "clt-k:", "adaptive": "adaptive:",
+           "wangni": "wangni:", "arc-topk": "arc-topk:"}  # where asked for
 # Without an election, where asked for.
 CODED = {"bf16": "bf16", "int8": "int8", "fp8": "fp8", "natural": "natural", "qsgd8": "qsgd:bits=8",
          "qsgd4": "qsgd:bits=4", "qsgd2": "qsgd:bits=2", "sign": "sign",

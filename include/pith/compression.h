@@ -119,7 +119,7 @@ typedef struct {
   double density;          /* selected_union / count */
   double threshold;        /* smallest magnitude elected here; ExDyna: the common threshold */
   uint64_t selected_local; /* elements this rank elected */
-  uint64_t selected_union; /* distinct elements that any rank sent; of spardl and ok-topk: kept */
+  uint64_t selected_union; /* that any rank sent, each once; of spardl, ok-topk, gtopk: kept */
   int leader;              /* -1: there is none */
   int bypassed;            /* 1: the call was dense */
   /* Squared norm of what this rank elected / that of acc; 1 if none are elected, and for 0/0. */

@@ -38,6 +38,7 @@ enum class Electors : std::uint8_t {
   leader,            // one rank, for all of them
   owners,            // each rank in its own part, for all of them
   each_then_owners,  // each_rank; of the sums each rank those of its own part that are delivered
+  each_then_pairs,   // each_rank; of two ranks' sums one of them those that go on
   all_alike,         // every rank alike, so that no index is sent
 };
 
@@ -174,6 +175,12 @@ inline bool filters_residual(const Spec& spec) { return low_pass_of(spec) < 1; }
 inline bool gathers_lists(const Spec& spec) {
   const Electors electors = spec.scheme->electors;
   return electors == Electors::each_rank || electors == Electors::each_by_rule;
+}
+// Whether every rank elects a list of its own, whatever becomes of it.
+inline bool elects_lists(const Spec& spec) {
+  const Electors electors = spec.scheme->electors;
+  return gathers_lists(spec) || electors == Electors::each_then_owners ||
+         electors == Electors::each_then_pairs;
 }
 // Whether what a call loses of the elements, all of which it sends, is kept.
 inline bool keeps_rest(const Spec& spec) {

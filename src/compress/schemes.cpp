@@ -29,6 +29,7 @@ extern const Scheme wangni_scheme;
 extern const Scheme adaptive_scheme;
 extern const Scheme spardl_scheme;
 extern const Scheme ok_topk_scheme;
+extern const Scheme gtopk_scheme;
 extern const Scheme random_k_scheme;
 extern const Scheme arc_topk_scheme;
 extern const Scheme ar_topk_scheme;
@@ -66,6 +67,7 @@ constexpr std::array table{
     &adaptive_scheme,   //
     &spardl_scheme,     //
     &ok_topk_scheme,    //
+    &gtopk_scheme,      //
     &random_k_scheme,   //
     &arc_topk_scheme,   //
     &ar_topk_scheme,    //

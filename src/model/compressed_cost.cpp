@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "collectives/sparse/coded_cost.hpp"
 #include "collectives/varying/varying_cost.hpp"
@@ -18,6 +19,15 @@ namespace {
 // Each pass over the vector costs memory bandwidth.
 double passes(std::size_t count) {
   return double(count) * (nominal::select_element + nominal::write_element);
+}
+
+// The lists that go through a rank's link as wholes, one after another; none: they go in shares.
+std::optional<double> whole_lists(const Spec& spec, int ranks) {
+  if (spec.scheme->averages_parameters) return forecast_degree(spec, ranks);
+  if (gathers_lists(spec)) return ranks - 1;
+  const bool by_tree = spec.scheme->electors == Electors::each_then_pairs;
+  if (by_tree) return 2 * std::ceil(std::log2(double(ranks)));
+  return {};
 }
 
 }  // namespace
@@ -59,11 +69,11 @@ CallCost compressed_cost(const Spec& spec, double density, std::size_t count, in
             3 * sums + passes(count) + double(count) * nominal::select_element};
   }
   const double k = double(elected_of(density, count));
-  const bool gossips = spec.scheme->averages_parameters;
-  const double lists = gossips ? forecast_degree(spec, ranks) : gathers_lists(spec) ? others : 2;
+  const std::optional<double> whole = whole_lists(spec, ranks);
+  const double lists = whole.value_or(2);
   const bool indices = spec.scheme->electors != Electors::all_alike;
   const double pair_bytes = indices ? nominal::pair_bytes : double(size_of(spec.values));
-  return {2 * (gossips ? lists : others), lists * k * pair_bytes,
+  return {2 * whole.value_or(others), lists * k * pair_bytes,
           (lists + 1) * k * nominal::add_pair + passes(count)};
 }
 

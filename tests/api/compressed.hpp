@@ -19,6 +19,7 @@ inline const std::vector<std::string>& sparse_specs() {
       "topk:density=0.01,values=bf16,bypass=never",
       "topk:density=0.05,values=f16,bypass=never",
       "ok-topk:density=0.05,bypass=never",
+      "gtopk:density=0.05,bypass=never",
       "exdyna:density=0.05,bypass=never",
       "micro:density=0.05,bypass=never",
       "ar-topk:density=0.05,bypass=never",

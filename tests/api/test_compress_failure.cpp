@@ -23,8 +23,9 @@ Setup processes(const char* transport) {
   return setup;
 }
 
-// Those that lose nothing, whatever their lists travel on, and the one whose rounding is known. Not
-// `efsign`: what coding took from sums dies with their owner.
+// Those that lose nothing, whatever their lists travel on, and the one whose rounding is known. Of
+// gtopk rank 1, which dies, is a leaf of the tree: it drops nothing of the others. Not `efsign`:
+// what coding took from sums dies with their owner.
 std::vector<std::string> killed_specs() {
   std::vector<std::string> specs = conserving_specs();
   for (const char* spec : {"topk:density=0.05,exchange=ring,bypass=never",
@@ -230,7 +231,7 @@ void survive(Rank& self, Kind kind, const std::string& spec, std::size_t count,
 
 // The list of specs is long.
 bool has_one_kind(const std::string& spec) {
-  for (const char* word : {"ar-topk", "ok-topk", "deft", "exchange=", "rule="}) {
+  for (const char* word : {"ar-topk", "ok-topk", "gtopk", "deft", "exchange=", "rule="}) {
     if (spec.find(word) != spec.npos) return true;
   }
   return spec == "bf16";

@@ -359,6 +359,7 @@ TEST_CASE("no allocation of compressed calls", "[steady]") {
                            "signum",
                            "bounded:feedback=1",
                            "ok-topk:bypass=never,density=0.01",
+                           "gtopk:bypass=never,values=bf16",
                            "powersgd",
                            "arc-topk:bypass=never",
                            "arc-topk:bypass=never,values=bf16",

@@ -35,6 +35,7 @@ std::vector<std::string> specs_of(std::span<const SchemeTest> tests, double dens
 std::string check_beside_reference(const SchemeTest& test, SparseCase c, const Walk& walk) {
   const Spec spec = *Spec::parse(c.spec);
   if (!walk.order.empty() || (test.needs_integers && test.needs_integers(spec))) c.integers = true;
+  c.order = walk.order;
   const std::unique_ptr<SchemeReference> reference = test.reference(c);
   if (!reference) return {};
   SparseProgram program(c);

@@ -15,6 +15,7 @@
 #include "tests/collectives/coded_lists_reference.hpp"
 #include "tests/collectives/coded_reference.hpp"
 #include "tests/collectives/common_reference.hpp"
+#include "tests/collectives/gtopk_reference.hpp"
 #include "tests/collectives/kept_reference.hpp"
 #include "tests/collectives/largest.hpp"
 #include "tests/collectives/low_rank_reference.hpp"
@@ -381,6 +382,7 @@ const std::vector<SchemeTest>& table() {
       {"adaptive", {"", "values=f16", "feedback=0"}, adaptive_reference, nullptr, 12, true},
       {"spardl", {"", "values=bf16"}, kept_reference},
       {"ok-topk", {"", "values=f16", "feedback=0"}, kept_reference},
+      {"gtopk", {"", "values=bf16", "values=f16", "feedback=0"}, gtopk_reference},
       {"randomk", {"", "seed=7", "values=bf16", "feedback=0"}, common_reference},
       {"arc-topk",
        {"", "sketch=1,seed=7", "sketch=9,feedback=0", "values=bf16"},

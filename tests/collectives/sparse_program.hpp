@@ -33,6 +33,7 @@ struct SparseCase {
   std::size_t chunk_bytes = std::size_t{64} << 10;
   double jitter_s = 0;          // messages come as much later at most
   std::vector<int> hosts = {};  // of each rank, for hierarchy=host; none: not known
+  std::vector<int> order = {};  // of the ranks, which references may know; none: by rank
   DType type = DType::f32;      // of gradients, which are rounded to it, and results
 };
 

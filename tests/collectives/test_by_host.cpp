@@ -22,6 +22,7 @@ constexpr const char* specs[] = {
     "topk:density=0.05,exchange=recursive-doubling",
     "topk:density=0.05,exchange=split",
     "ok-topk:density=0.05",
+    "gtopk:density=0.05",
     "threshold:value=0.3",
     "sidco:density=0.05",
     "ar-topk:density=0.05",

@@ -24,8 +24,8 @@ TEST_CASE("small tensors in a group cost the messages of one", "[sparse][group]"
        {"topk:density=0.1,exchange=direct", "topk:density=0.1,exchange=ring",
         "topk:density=0.1,exchange=split", "topk:density=0.1,exchange=recursive-doubling",
         "ar-topk:density=0.1", "ar-topk:density=0.1,election=variance", "exdyna:density=0.1",
-        "micro:density=0.1", "deft:density=0.1", "ok-topk:density=0.1", "none", "bf16",
-        "topk:density=0.1,exchange=split,hierarchy=host"}) {
+        "micro:density=0.1", "deft:density=0.1", "ok-topk:density=0.1", "gtopk:density=0.1", "none",
+        "bf16", "topk:density=0.1,exchange=split,hierarchy=host"}) {
     for (const int ranks : {2, 6}) {
       SparseCase c;
       c.ranks = ranks;

@@ -103,6 +103,7 @@ TEST_CASE("memory that runs out in a compressed call ends it everywhere", "[spar
                            "topk:exchange=recursive-doubling",
                            "spardl:values=bf16",
                            "ok-topk",
+                           "gtopk:values=bf16",
                            "threshold:value=0.05",
                            "sidco",
                            "dgc",

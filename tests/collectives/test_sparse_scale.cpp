@@ -75,7 +75,7 @@ TEST_CASE("every scheme of many ranks with random delays", "[sparse][scale]") {
         "ar-topk:density=0.01,reduction=tree", "exdyna:density=0.01,rule=released",
         "exdyna:density=0.01,rule=intended", "exdyna:density=0.01,partition=neighbour",
         "exdyna:density=0.01,rule=released,partition=prefix", "micro:density=0.01",
-        "deft:density=0.01", "spardl:density=0.01", "ok-topk:density=0.01",
+        "deft:density=0.01", "spardl:density=0.01", "ok-topk:density=0.01", "gtopk:density=0.01",
         "arc-topk:density=0.01"}) {
     CHECK(run_at_scale(spec, 1024) == "");
   }

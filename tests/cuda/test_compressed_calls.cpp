@@ -75,6 +75,8 @@ TEST_CASE("compressed calls of every scheme on device memory give the host's bit
                                           "exdyna:density=0.01,reduction=tree",
                                           "micro:density=0.01,values=f16",
                                           "ok-topk:density=0.02,values=bf16",
+                                          "gtopk:density=0.01",
+                                          "gtopk:density=0.02,values=bf16",
                                           "deft:density=0.01",
                                           "deft:density=0.9",
                                           "deft:density=0.02,values=bf16",

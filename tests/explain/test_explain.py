@@ -102,6 +102,7 @@ class PithExplain(unittest.TestCase):
                        "arc-topk", "arc-topk:sketch=1,values=bf16",
                        "int8:map=dynamic", "signum", "bounded:abs=0.01", "lossless",
                        "threshold:value=0.1", "sidco", "dgc", "clt-k", "wangni", "adaptive",
+                       "gtopk", "gtopk:values=bf16",
                        "topk:exchange=split,values=f32", "topk:hierarchy=host",
                        "topk:exchange=split,values=int4", "choco:graph=torus",
                        "topk:exchange=recursive-doubling,values=f16"):

@@ -39,6 +39,8 @@ std::vector<Scheme> built_schemes() {
       {"topk:density=0.1,exchange=recursive-doubling", {300, 40}, 0},
       {"spardl:density=0.1,values=bf16", {300, 0, 40}, 1},
       {"ok-topk:density=0.1", {300, 40}, 0},
+      {"gtopk:density=0.1", {300, 40}, 0},
+      {"gtopk:density=0.1,values=bf16", {300, 0, 40}, 1},
       {"ar-topk:density=0.1", {300, 0, 40}, 1},
       {"ar-topk:density=0.01,values=f16", {140000}, 1},
       {"ar-topk:density=0.1,election=variance", {300}, 0},

@@ -186,7 +186,8 @@ TEST_CASE("results of schemes with rules of their own are right", "[perf]") {
        {"threshold:value=0.1", "sidco:density=0.02,values=bf16", "sidco:feedback=0",
         "dgc:density=0.02,warmup=2", "dgc:density=0.05,clip=0.5,values=f16", "wangni:density=0.02",
         "adaptive:density=0.02", "adaptive:feedback=0", "arc-topk:density=0.02",
-        "arc-topk:sketch=1,values=bf16", "arc-topk:feedback=0", "clt-k:density=0.02,beta=0.5"}) {
+        "arc-topk:sketch=1,values=bf16", "arc-topk:feedback=0", "clt-k:density=0.02,beta=0.5",
+        "gtopk:density=0.02", "gtopk:density=0.02,values=bf16"}) {
     INFO(spec);
     CHECK(check_as(spec, spec).wrong == 0);
   }

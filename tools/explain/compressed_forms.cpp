@@ -16,6 +16,7 @@
 #include "collectives/sparse/sketched/arc_topk_cost.hpp"
 #include "collectives/sparse/topk_cost.hpp"
 #include "collectives/sparse/whole/choco_cost.hpp"
+#include "collectives/sparse/whole/gtopk_cost.hpp"
 #include "collectives/sparse/whole/kept_sums.hpp"
 #include "collectives/varying/varying_cost.hpp"
 #include "compress/ar_topk_scheme.hpp"
@@ -189,6 +190,10 @@ Forms forms_of(const Exchanging& e) {
     forms.add(forms.takes, choco_cost(shape, forecast_degree(e.spec, e.ranks), e.link));
   } else if (e.spec.scheme->electors == Electors::each_then_owners) {
     forms.add(forms.takes, kept_seconds(e));
+  } else if (e.spec.scheme->electors == Electors::each_then_pairs) {
+    TopkShape shape{.ranks = e.ranks, .count = e.count, .density = e.spec.density};
+    shape.value_bits = e.value_bits();
+    forms.add(forms.takes, gtopk_cost(shape, e.link));
   } else if (gathers_lists(e.spec)) {
     TopkShape shape{.ranks = e.ranks, .count = e.count, .density = e.spec.density};
     shape.value_bits = e.value_bits();

@@ -9,8 +9,8 @@
 // rounds of halves are one direct exchange here: a sum is cut once, when it is complete].
 // ok-topk: ranks agree first on the k-th largest of all sums, by a small message to each other
 // (kept_sums.hpp), and keep what is at least that [Li, Hoefler, "Near-optimal sparse allreduce",
-// PPoPP 2022, whose thresholds are some calls old]. Both papers' result is that of gTop-k [Shi et
-// al., ICDCS 2019], whose tree moves 4 k log2 P words.
+// PPoPP 2022, whose thresholds are some calls old]. Both stand for gTop-k (allreduce_gtopk.cpp),
+// whose tree moves 4 k log2 P words.
 //
 // A sum that is not kept returns to all ranks that gave to it, so a rank that dies has nothing of
 // the others'. What 16-bit values of sums lose stays with the rank of the share.

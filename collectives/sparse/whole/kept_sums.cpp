@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <functional>
 #include <limits>
-#include <numeric>
 
 #include "collectives/lists/segment_exchange.hpp"
+#include "collectives/sparse/whole/largest_sums.hpp"
 #include "compress/kept_sums/kept_sums_scheme.hpp"
 
 namespace pith {
@@ -15,12 +14,6 @@ namespace pith {
 namespace {
 
 constexpr std::uint16_t summary_lane = 2;  // behind those of the lists
-
-// A sum beyond float32 counts as the largest number.
-std::uint32_t magnitude_bits(float value) {
-  constexpr auto largest = std::bit_cast<std::uint32_t>(std::numeric_limits<float>::max());
-  return std::min(std::bit_cast<std::uint32_t>(value) & 0x7fffffffu, largest);
-}
 
 // About how many sums of a share have at least this magnitude.
 double count_above(const ShareSummary& share, std::uint32_t bits, std::size_t k) {
@@ -78,31 +71,6 @@ std::uint32_t threshold_of(std::span<const ShareSummary> shares, std::size_t k) 
 }
 
 namespace {
-
-// What is larger is kept, and so many of those that are equal, the first ones.
-struct Cut {
-  std::uint32_t magnitude = 0;
-  std::size_t equal = std::numeric_limits<std::size_t>::max();
-
-  bool keeps(float value) {
-    const std::uint32_t bits = magnitude_bits(value);
-    if (bits != magnitude) return bits > magnitude;
-    if (equal == 0) return false;
-    --equal;
-    return true;
-  }
-};
-
-// Rearranges the magnitudes.
-Cut largest(std::span<std::uint32_t> magnitudes, std::size_t keep) {
-  if (keep >= magnitudes.size()) return {};
-  if (keep == 0) return {std::numeric_limits<std::uint32_t>::max(), 0};
-  const auto last = magnitudes.begin() + static_cast<std::ptrdiff_t>(keep) - 1;
-  std::nth_element(magnitudes.begin(), last, magnitudes.end(), std::greater<>());
-  const auto larger =
-      std::count_if(magnitudes.begin(), last, [last](std::uint32_t bits) { return bits > *last; });
-  return {*last, keep - static_cast<std::size_t>(larger)};
-}
 
 template <class Each>  // each(tensor, vector, its sums in this rank's share)
 void for_each_sums(const SplitSum& split, int rank, const Each& each) {
@@ -188,63 +156,6 @@ PairList& losses_of(const CompressedTensor& tensor, const SplitSum& split) {
   return tensor.compressor->received(lists + 1)[lists];
 }
 
-// Rounds the sums to a narrower type.
-void narrow(Call& call, PairList& sums, DType type, PairList& losses) {
-  const std::size_t count = sums.count();
-  losses.reserve(count);
-  std::copy_n(sums.indices(), count, losses.indices());
-  auto* const lost = reinterpret_cast<float*>(losses.values());
-  std::fill_n(lost, count, 0.0F);
-  constexpr std::size_t each = sizeof(float) + sizeof(std::uint32_t);
-  const Scratch memory(call.host_compute(), std::max<std::size_t>(count, 1) * each);
-  auto* const values = reinterpret_cast<float*>(memory.bytes().data);
-  auto* const numbers = reinterpret_cast<std::uint32_t*>(values + count);
-  std::copy_n(reinterpret_cast<const float*>(sums.values()), count, values);
-  std::iota(numbers, numbers + count, 0u);
-  sums.begin(type);
-  call.run<RoundKernel>({lost, numbers, values, count, sums.values(), type});
-  sums.end_run(count);
-  // Of a sum beyond float32 nothing can be kept.
-  const auto endless = [](float one) { return !std::isfinite(one); };
-  std::replace_if(lost, lost + count, endless, 0.0F);
-  losses.end_run(count);
-}
-
-void reduce_to(Cut& cut, PairList& sums) {
-  std::uint32_t* const indices = sums.indices();
-  auto* const values = reinterpret_cast<float*>(sums.values());
-  const std::size_t count = sums.count();
-  std::size_t kept = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    if (!cut.keeps(values[i])) continue;
-    indices[kept] = indices[i];
-    values[kept++] = values[i];
-  }
-  sums.begin(DType::f32);
-  sums.end_run(kept);
-}
-
-// Returns what this rank has given at other elements than those of the result.
-void take_back_dropped(Call& call, Compressor& compressor, const SparseList& result) {
-  const SparseList given = all_of(compressor.taken());
-  if (given.count == 0) return;
-  const Scratch memory(call.host_compute(), given.count * (sizeof(float) + sizeof(std::uint32_t)));
-  auto* const values = reinterpret_cast<float*>(memory.bytes().data);
-  auto* const indices = reinterpret_cast<std::uint32_t*>(values + given.count);
-  call.run<ConvertKernel>(
-      {memory.bytes().data, DType::f32, given.values, compressor.taken().type(), given.count, 1});
-  const std::uint32_t* at = result.indices;
-  const std::uint32_t* const end = result.indices + result.count;
-  std::size_t dropped = 0;
-  for (std::size_t i = 0; i < given.count; ++i) {
-    while (at != end && *at < given.indices[i]) ++at;
-    if (at != end && *at == given.indices[i]) continue;
-    indices[dropped] = given.indices[i];
-    values[dropped++] = values[i];
-  }
-  compressor.keep_losses(call.host_compute(), {indices, memory.bytes().data, dropped});
-}
-
 }  // namespace
 
 Task<Error> keep_largest_sums(Call& call, const SparseCall& args, SplitSum& split) {
@@ -255,13 +166,13 @@ Task<Error> keep_largest_sums(Call& call, const SparseCall& args, SplitSum& spli
       Error error = co_await agree_on_threshold(call, args, magnitudes.all(), cut);
       if (error) co_return error;
     } else {
-      cut = largest(magnitudes.all(), kept_in_share(call, args, split));
+      cut = cut_behind(magnitudes.all(), kept_in_share(call, args, split));
     }
   }
   for (const CompressedTensor& tensor : args.tensors) losses_of(tensor, split).begin(DType::f32);
   const DType type = args.spec().values;
   for_each_sums(split, call.rank(), [&](std::size_t t, ListVector& vector, PairList& sums) {
-    reduce_to(cut, sums);
+    reduce_to(cut, sums, nullptr);
     if (type != DType::f32) narrow(call, sums, type, losses_of(args.tensors[t], split));
     vector.list = sums.run(0);
   });
@@ -272,8 +183,10 @@ Task<Error> keep_largest_sums(Call& call, const SparseCall& args, SplitSum& spli
 void keep_the_rest(Call& call, const CompressedTensor& tensor, const SplitSum& split,
                    const ListVector& result) {
   if (tensor.count == 0) return;
-  take_back_dropped(call, *tensor.compressor, result.list);
-  tensor.compressor->keep_losses(call.host_compute(), all_of(losses_of(tensor, split)));
+  Compressor& compressor = *tensor.compressor;
+  PairList& given = compressor.taken();
+  keep_pairs(call, compressor, all_of(given), given.type(), Among::others, result.list);
+  compressor.keep_losses(call.host_compute(), all_of(losses_of(tensor, split)));
 }
 
 }  // namespace pith

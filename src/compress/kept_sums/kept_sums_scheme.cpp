@@ -7,6 +7,7 @@ namespace pith {
 
 extern const Scheme spardl_scheme;
 extern const Scheme ok_topk_scheme;
+extern const Scheme gtopk_scheme;
 
 namespace {
 
@@ -33,6 +34,15 @@ constinit const Scheme ok_topk_scheme{
     .keys = kept_sums_keys,
     .density = 0.01,
     .choices = {static_cast<std::uint8_t>(Keep::by_threshold)},
+    .sections = kept_sums_sections};
+
+constinit const Scheme gtopk_scheme{
+    .name = "gtopk",
+    .summary = "of the sums of two ranks' k largest, k stay, and of two such sums, up a tree",
+    .electors = Electors::each_then_pairs,
+    .exchange = "gtopk",
+    .keys = kept_sums_keys,
+    .density = 0.01,
     .sections = kept_sums_sections};
 
 }  // namespace pith
