@@ -217,9 +217,11 @@ inline bool about_equal(const std::vector<float>& a, const std::vector<float>& b
   }
   return true;
 }
-// How large what is sent may be beside small elements, where calls of these specs keep a rest.
+// How large what is sent may be beside small elements, where calls of these specs keep a rest, or
+// sums of other ranks.
 inline float most_sent(const SparseCase& c, const std::vector<float>& values) {
-  if (!keeps_rest(*Spec::parse(c.spec))) return 0;
+  const Spec spec = *Spec::parse(c.spec);
+  if (!keeps_rest(spec) && spec.scheme->electors != Electors::each_then_pairs) return 0;
   float largest = 0;
   for (const float value : values) largest = std::max(largest, std::fabs(value));
   return static_cast<float>(c.ranks) * largest;
