@@ -8,16 +8,19 @@ over Pith's: above 1 Pith is faster.
 Cores of a virtual machine are near each other at one time and far apart at another, for seconds or
 minutes. How far is measured before and after every run: where there are two kinds of runs each kind
 has a table of its own, and runs in which the cores moved are left out.
+
+--results FOLDER keeps a set of results in a folder of its own below: tables, JSON, the machine,
+pictures. --render SET... writes the tables and pictures of sets anew, several also side by side.
 """
 
 import argparse
+import datetime
 import json
 import math
 import os
 import pathlib
 import re
 import resource
-import shutil
 import signal
 import statistics
 import subprocess
@@ -25,49 +28,22 @@ import sys
 import tempfile
 import time
 
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE / "compare"))
+import guests  # noqa: E402
+import machine_facts  # noqa: E402
+import result_set  # noqa: E402
+from contenders import CASES, CONTENDERS, command_of, guest_calls, missing  # noqa: E402
+from result_table import ONE_STATE, plain_lines  # noqa: E402
+
+COLLECTIVE = "All-reduce, float32 sum"
 DEFAULT_SIZES = "8,256,4KiB,64KiB,256KiB,1MiB,4MiB,16MiB,64MiB"
 GROUP_LIMITS = (4 << 10, 1 << 20)  # bytes; sizes up to each limit run in one process
 UNITS = {"": 1, "B": 1, "K": 1 << 10, "KIB": 1 << 10, "M": 1 << 20, "MIB": 1 << 20,
          "G": 1 << 30, "GIB": 1 << 30}
 
-TUNED = "--mca coll_tuned_use_dynamic_rules 1 --mca coll_tuned_allreduce_algorithm {} " \
-        "--mca coll_tuned_allreduce_algorithm_segmentsize 131072"
-UCX = "--mca pml ucx --mca pml_ucx_tls any --mca pml_ucx_devices any -x UCX_TLS={}"
-TCP = "--mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_include lo"
-
-# name: (program, options of mpirun or of the program)
-CONTENDERS = {
-    "pith-registered": ("seam_bench", "--transport shm --memory registered"),
-    "pith-private": ("seam_bench", "--transport shm --memory private"),
-    "pith-tcp": ("seam_bench", "--transport tcp --memory private"),
-    "pith-threads": ("seam_bench", "--transport local --memory private --threads"),
-    "ompi": ("openmpi_allreduce", ""),
-    "ompi-alg3": ("openmpi_allreduce", TUNED.format(3)),  # recursive doubling
-    "ompi-alg5": ("openmpi_allreduce", TUNED.format(5)),  # segmented ring
-    "ompi-alg6": ("openmpi_allreduce", TUNED.format(6)),  # Rabenseifner
-    "ompi-ucx": ("openmpi_allreduce", UCX.format("posix,cma,self")),
-    "ompi-ucx-alg5": ("openmpi_allreduce", UCX.format("posix,cma,self") + " " + TUNED.format(5)),
-    "ompi-tcp": ("openmpi_allreduce", TCP),
-    "ompi-tcp-alg5": ("openmpi_allreduce", TCP + " " + TUNED.format(5)),
-    "ompi-ucx-tcp": ("openmpi_allreduce", UCX.format("tcp,self") + " -x UCX_NET_DEVICES=lo"),
-    "mpich": ("mpich_allreduce", ""),
-    "mpich-tcp": ("mpich_allreduce", "-genv UCX_TLS tcp,self -genv UCX_NET_DEVICES lo"),
-    "gloo-ring": ("gloo_allreduce", "--algorithm ring"),
-    "gloo-hd": ("gloo_allreduce", "--algorithm halving_doubling"),
-    "gloo-threads": ("gloo_allreduce", "--algorithm ring --threads"),
-}
-MPI_PROGRAMS = ("openmpi_allreduce", "mpich_allreduce")
-OMPI_SHM = ["ompi", "ompi-alg3", "ompi-alg5", "ompi-alg6", "ompi-ucx", "ompi-ucx-alg5",
-            "mpich"]
-GLOO = ["gloo-ring", "gloo-hd"]  # sockets, as it has nothing else
-CASES = {  # Pith's contender and its peers
-    "registered": ("pith-registered", OMPI_SHM + GLOO),
-    "private": ("pith-private", OMPI_SHM + GLOO),
-    "tcp": ("pith-tcp", ["ompi-tcp", "ompi-tcp-alg5", "ompi-ucx-tcp", "mpich-tcp", *GLOO]),
-    "threads": ("pith-threads", OMPI_SHM + ["gloo-threads"]),
-    # Threads of pithCommInitAll beside processes: a ratio below 0.8 is too slow.
-    "initall": ("pith-threads", ["pith-private"]),
-}
+FULL = {"rounds": 5, "sizes": DEFAULT_SIZES, "batches": 7, "quiet_wait": 10.0, "retries": 2}
+QUICK = {"rounds": 2, "sizes": "8,4KiB,256KiB,4MiB", "batches": 3, "quiet_wait": 1.0, "retries": 0}
 RANKS = {"initall": 4}  # where --ranks does not say; other cases take 2
 
 
@@ -85,17 +61,10 @@ def parse_size(text):
     return int(match[1]) * UNITS[match[2].upper()]
 
 
-def size_name(size):
-    for unit, shift in (("MiB", 20), ("KiB", 10)):
-        if size and size % (1 << shift) == 0:
-            return f"{size >> shift} {unit}"
-    return f"{size} B"
-
-
-def cpu_model():
-    info = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    match = re.search(r"^model name\s*: (.*)$", info, re.MULTILINE)
-    return match[1] if match else "unknown"
+def parse_iters(text):
+    if text != "auto" and not (text.isdecimal() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"iters is '{text}', expected auto or a positive number")
+    return text
 
 
 def groups_of(sizes):
@@ -103,29 +72,6 @@ def groups_of(sizes):
     for size in sorted(set(sizes)):
         groups.setdefault(sum(size > limit for limit in GROUP_LIMITS), []).append(size)
     return [groups[key] for key in sorted(groups)]
-
-
-def launcher(program):
-    """Debian calls them apart; whose `mpirun` is the other name is the administrator's choice."""
-    if program == "mpich_allreduce":
-        return "mpirun.mpich"
-    return "mpirun.openmpi" if shutil.which("mpirun.openmpi") else "mpirun"
-
-
-def command_of(name, options, group, json_path):
-    program, extra = CONTENDERS[name]
-    common = ["--ranks", str(options.ranks), "--sizes", ",".join(map(str, group)),
-              "--iters", options.iters, "--batches", str(options.batches),
-              "--batch-ms", str(options.batch_ms), "--json", str(json_path)]
-    path = str(options.bin / program)
-    bind = "core" if options.ranks <= os.cpu_count() else "none"  # the program binds itself then
-    if program == "mpich_allreduce":
-        return [launcher(program), "-n", str(options.ranks), "-bind-to", bind, *extra.split(), path,
-                *common]
-    if program not in MPI_PROGRAMS:
-        return [path, *common, *extra.split()]
-    return [launcher(program), "--allow-run-as-root", "--oversubscribe", "--bind-to", bind,
-            "-n", str(options.ranks), *extra.split(), path, *common]
 
 
 def busy_seconds():
@@ -169,23 +115,42 @@ class Run:
         json_path.unlink(missing_ok=True)
         wait_for_quiet(options.quiet_wait)
         before = core_distance(options)
+        self.times, self.about = {}, {}
         start, busy, own = time.monotonic(), busy_seconds(), own_seconds()
-        self.error = self._execute(command_of(name, options, group, json_path), options.limit)
+        if CONTENDERS[name][0] in guests.GUESTS:
+            self.error = self._time_guest(name, options, group)
+        else:
+            command = command_of(name, options, group, json_path)
+            self.error, _ = self._execute(command, options.limit)
         foreign = (busy_seconds() - busy) - (own_seconds() - own)
         room = (time.monotonic() - start) * os.cpu_count()
         self.foreign = max(0.0, foreign / room)
         self.distances = (before, core_distance(options))
-        self.times, self.about = {}, {}
-        if self.error is None:
+        if self.error is None and json_path.is_file():
             self.about = json.loads(json_path.read_text(encoding="utf-8"))
             self.times = {row["bytes"]: row["us"] for row in self.about.pop("rows")}
 
+    def _time_guest(self, name, options, group):
+        key = CONTENDERS[name][0]
+        for call in guest_calls(name, options, group):
+            error, output = self._execute(call.command, options.limit, call.environment)
+            if error is not None:
+                return error
+            size = call.elements * guests.FLOAT_BYTES
+            if (took := guests.GUESTS[key].times(output).get(size)) is None:
+                return f"printed no line of {size} bytes"
+            self.times[size] = took
+        self.about = {"contender": name, "library": options.guests[key].version}
+        return None
+
     @staticmethod
-    def _execute(command, limit):
-        child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                                 text=True, start_new_session=True)
+    def _execute(command, limit, environment=None):
+        """(error or None, what it printed)"""
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                 text=True, errors="replace", start_new_session=True,
+                                 env=environment)
         try:
-            _, errors = child.communicate(timeout=limit)
+            output, errors = child.communicate(timeout=limit)
         except (subprocess.TimeoutExpired, KeyboardInterrupt) as error:
             os.killpg(child.pid, signal.SIGTERM)  # mpirun ends its ranks, the others die at once
             try:
@@ -195,11 +160,11 @@ class Run:
                 child.communicate()
             if isinstance(error, KeyboardInterrupt):
                 raise
-            return f"no end within {limit} s"
+            return f"no end within {limit} s", ""
         if child.returncode == 0:
-            return None
+            return None, output
         lines = errors.strip().splitlines() or ["no message"]
-        return f"exit status {child.returncode}: {lines[0][:200]}"
+        return f"exit status {child.returncode}: {lines[0][:200]}", output
 
 
 def run_when_quiet(name, options, group, folder):
@@ -240,7 +205,7 @@ class Results:
                  for _, distances in runs for one in distances]
         least, most = min(found, default=0), max(found, default=0)
         if least <= 0 or most < 2 * least:
-            return [("all runs", 0, math.inf)]
+            return [(ONE_STATE, 0, math.inf)]
         middle = math.sqrt(least * most)
         return [("cores near each other", 0, middle), ("cores far apart", middle, math.inf)]
 
@@ -270,7 +235,7 @@ def measure(names, options):
 
 
 def rows_of(case, results, sizes, state):
-    ours, peers = CASES[case]
+    ours, peers, _ = CASES[case]
     rows = []
     for size in sorted(set(sizes)):
         pith = results.median(ours, size, state) if ours in results.rounds else None
@@ -284,64 +249,52 @@ def rows_of(case, results, sizes, state):
     return rows
 
 
-def number(value, width):
-    if value is None:
-        return f"{'-':>{width}}"
-    return f"{value:>{width}.{2 if value < 1000 else 0}f}"
-
-
-def print_case(case, rows, results, state):
-    ours, peers = CASES[case]
-    peers = [peer for peer in peers if peer in results.rounds]
-    print(f"\n## {case}, {state}: us per call, medians over rounds; "
-          f"ratio = best peer / {ours}")
-    widths = [max(len(peer), 9) for peer in peers]
-    head = " ".join(f"{peer:>{width}}" for peer, width in zip(peers, widths))
-    print(f"{'size':>8} {ours:>15} {head} {'ratio':>6}  best peer")
-    for row in rows:
-        cells = " ".join(number(row["peers_us"][peer], width)
-                         for peer, width in zip(peers, widths))
-        print(f"{size_name(row['bytes']):>8} {number(row['pith_us'], 15)} {cells} "
-              f"{number(row['ratio'], 6)}  {row['best_peer'] or '-'}")
-
-
 def available(names, options):
-    kept = []
-    for name in names:
-        program = CONTENDERS[name][0]
-        if not (options.bin / program).is_file():
-            print(f"# {name} left out: no program {options.bin / program}", file=sys.stderr)
-        elif program in MPI_PROGRAMS and shutil.which(launcher(program)) is None:
-            print(f"# {name} left out: no {launcher(program)}", file=sys.stderr)
-        else:
-            kept.append(name)
-    return kept
+    """The contenders that can run here, and why others cannot, by name."""
+    left_out = {name: why for name in names if (why := missing(name, options))}
+    for name, why in left_out.items():
+        print(f"# {name} left out: {why}", file=sys.stderr)
+    return [name for name in names if name not in left_out], left_out
 
 
 def parse_arguments():
-    root = pathlib.Path(__file__).resolve().parent.parent
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--case", choices=[*CASES, "all"], default="all")
-    add("--bin", type=pathlib.Path, default=root / "build" / "bin", help="the programs' folder")
+    add("--bin", type=pathlib.Path, default=HERE.parent / "build" / "bin",
+        help="the programs' folder")
     add("--ranks", type=parse_ranks,
         help="numbers of ranks, tables for each: 2,4,8; default 2, with --case initall 4")
-    add("--rounds", type=int, default=5)
+    add("--quick", action="store_true", help=f"other defaults: {QUICK}")
+    add("--rounds", type=int, help="default 5")
     add("--sizes", type=lambda text: [parse_size(one) for one in text.split(",")],
-        default=DEFAULT_SIZES, help=f"default {DEFAULT_SIZES}")
-    add("--iters", default="auto", help="calls in a batch")
-    add("--batches", type=int, default=7, help="timed batches a size and run")
+        help=f"default {DEFAULT_SIZES}")
+    add("--iters", type=parse_iters, default="auto", help="calls in a batch")
+    add("--batches", type=int, help="timed batches a size and run; default 7")
     add("--batch-ms", type=float, default=20, help="length of a batch where --iters is auto")
     add("--json", type=pathlib.Path,
         help="also write everything to this file: a list where there are several numbers of ranks")
+    add("--results", type=pathlib.Path, help="also keep a set of results below this folder")
+    add("--render", type=pathlib.Path, nargs="+", metavar="SET", help="sets of results; no runs")
+    add("--into", type=pathlib.Path, help="with --render: the folder for sets side by side")
     add("--only", help="comma-separated names: leave the other contenders out")
     add("--limit", type=float, default=300, help="seconds for one run")
-    add("--quiet-wait", type=float, default=10, help="seconds to wait for idle cores before a run")
+    add("--quiet-wait", type=float,
+        help="seconds to wait for idle cores before a run; default 10")
     add("--foreign-max", type=float, default=8,
         help="percent of the cores taken by others above which a run is noisy")
-    add("--retries", type=int, default=2, help="further runs where one was noisy")
+    add("--retries", type=int, help="further runs where one was noisy; default 2")
+    add("--ucc", help="UCC's ucc_perftest; by default that in PATH")
+    add("--ucc-mpirun", help="its launcher, without -n; by default Open MPI's")
+    add("--oneccl", help="oneCCL's benchmark; by default that in PATH where CCL_ROOT is set")
+    add("--oneccl-mpirun", help="its launcher, without -n; by default mpirun")
+    parser.set_defaults(**(QUICK if "--quick" in sys.argv[1:] else FULL))
     options = parser.parse_args()
+    if options.into and not options.render:
+        parser.error("--into goes with --render")
+    options.guests = {"ucc": guests.find("ucc", options.ucc, options.ucc_mpirun),
+                      "oneccl": guests.find("oneccl", options.oneccl, options.oneccl_mpirun)}
     if options.ranks is None:
         options.ranks = [RANKS.get(options.case, 2)]
     return options
@@ -351,12 +304,12 @@ def compare(names, cases, options):
     """The contenders with one number of ranks: prints their tables, returns all that came out."""
     results = measure(names, options)
     foreign = statistics.median(results.foreign) * 100 if results.foreign else 0.0
-    summary = {"cpu": cpu_model(), "cores": os.cpu_count(), "ranks": options.ranks,
-               "rounds": options.rounds, "batches": options.batches, "runs_noisy": results.noisy,
+    cpu = machine_facts.processor()["cpu"]
+    summary = {"cpu": cpu, "cores": os.cpu_count(), "ranks": options.ranks, "rounds": options.rounds,
+               "batches": options.batches, "runs_noisy": results.noisy,
                "foreign_percent_median": foreign, "errors": results.errors,
                "contenders": results.about, "rounds_us": results.rounds, "cases": {}}
-    print(f"# all-reduce, float32 sum: {options.ranks} ranks on {os.cpu_count()} cores, "
-          f"{summary['cpu']}")
+    print(f"# {COLLECTIVE}: {options.ranks} ranks on {os.cpu_count()} cores, {cpu}")
     print(f"# {options.rounds} rounds; foreign load: median {foreign:.1f} % of the cores, "
           f"{results.noisy} of {len(results.foreign)} runs above {options.foreign_max:g} %")
     for case in cases:
@@ -364,34 +317,57 @@ def compare(names, cases, options):
                   for state in results.states()}
         summary["cases"][case] = tables
         for state, rows in tables.items():
-            print_case(case, rows, results, state)
+            print("\n" + "\n".join(plain_lines(case, rows, state)))
     return summary
+
+
+def names_of(cases, only):
+    """The contenders of the cases, each once; of those only the ones in a list, if there is one."""
+    names = list(dict.fromkeys(name for case in cases
+                               for name in (CASES[case].ours, *CASES[case].peers)))
+    if not only:
+        return names
+    if unknown := set(only.split(",")) - set(CONTENDERS):
+        sys.exit(f"--only names {sorted(unknown)}, known are {list(CONTENDERS)}")
+    return [name for name in names if name in only.split(",")]
+
+
+def write(options, started, summaries, left_out):
+    if options.json:
+        document = summaries[0] if len(summaries) == 1 else summaries
+        options.json.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    if options.results:
+        document = {"format": result_set.FORMAT, "collective": COLLECTIVE, "started": started,
+                    "left_out": left_out, "runs": summaries}
+        machine = machine_facts.machine() | {
+            "commit": machine_facts.commit_of(HERE), "command": result_set.command_line(),
+            "libraries": result_set.libraries_of(document)}
+        print(f"\n# results: {result_set.write(options.results, document, machine)}")
 
 
 def main():
     options = parse_arguments()
+    if options.render:
+        try:
+            sys.exit(result_set.render(options.render, options.into))
+        except result_set.Unreadable as error:
+            sys.exit(str(error))
     # Whoever ends this ends its ranks too, as an interrupt does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    started = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
     cases = list(CASES) if options.case == "all" else [options.case]
-    wanted = (name for case in cases for name in (CASES[case][0], *CASES[case][1]))
-    names = list(dict.fromkeys(wanted))
-    if options.only:
-        only = options.only.split(",")
-        if unknown := set(only) - set(CONTENDERS):
-            sys.exit(f"--only names {sorted(unknown)}, known are {list(CONTENDERS)}")
-        names = [name for name in names if name in only]
-    names = available(names, options)
+    names, left_out = available(names_of(cases, options.only), options)
     if not names:
         sys.exit("nothing to run")
+    if options.results:
+        options.results.mkdir(parents=True, exist_ok=True)  # fails before the measurement
     summaries = []
     for ranks in options.ranks:
         if summaries:
             print()
         one = argparse.Namespace(**{**vars(options), "ranks": ranks})
         summaries.append(compare(names, cases, one))
-    if options.json:
-        document = summaries[0] if len(summaries) == 1 else summaries
-        options.json.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    write(options, started, summaries, left_out)
     failed = {name for one in summaries for name in one["errors"]}
     sys.exit(1 if any(name.startswith("pith") for name in failed) else 0)
 

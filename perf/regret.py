@@ -13,10 +13,8 @@ are counted. --minutes bounds everything. Links between hosts need root: see per
 import argparse
 import datetime
 import json
-import os
 import pathlib
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -27,6 +25,7 @@ import score  # noqa: E402
 import tables  # noqa: E402
 from heatmap import heat_map  # noqa: E402
 from lab import Signals  # noqa: E402
+from machine_facts import processor  # noqa: E402
 from namespaces import LabError  # noqa: E402
 
 LINKS = "shm,private,loopback,10g,1g,0.1g,1g+1ms,1g+5ms,1g+20ms"
@@ -92,20 +91,6 @@ def parse(arguments):
     return parser.parse_args(arguments)
 
 
-def machine():
-    """Whose times these are, as lscpu tells it."""
-    about = {"cores": os.cpu_count(), "system": " ".join(os.uname()[index] for index in (0, 2, 4))}
-    try:
-        told = subprocess.run(["lscpu"], capture_output=True, text=True, check=True,
-                              env={**os.environ, "LC_ALL": "C"}).stdout
-    except (OSError, subprocess.CalledProcessError):
-        return about | {"cpu": "unknown"}
-    fields = dict(line.split(":", 1) for line in told.splitlines() if ":" in line)
-    names = {"cpu": "Model name", "family": "CPU family", "model": "Model", "l2": "L2 cache",
-             "l3": "L3 cache", "hypervisor": "Hypervisor vendor"}
-    return about | {key: fields[name].strip() for key, name in names.items() if name in fields}
-
-
 def flags_of(options):
     return ["--collectives", ",".join(options.collectives),
             "--sizes", ",".join(map(str, options.sizes)),
@@ -150,14 +135,14 @@ class Grid:
     def document(self):
         def keyed(found):
             return [{"of": list(key), **value} for key, value in found.items()]
-        return {"machine": machine(), "started": self.started, "minutes": self.options.minutes,
+        return {"machine": processor(), "started": self.started, "minutes": self.options.minutes,
                 "targets": score.TARGETS, "errors": self.errors,
                 "summaries": keyed(score.summaries(self.cells)),
                 "rivals": keyed(score.rival_regrets(self.cells)),
                 "wins": score.wins(self.cells), "cells": self.cells}
 
     def head(self):
-        about = machine()
+        about = processor()
         return (f"{about['cpu']}, {about['cores']} cores, "
                 f"{','.join(map(str, self.options.ranks))} ranks, {self.started}")
 

@@ -1,0 +1,124 @@
+"""Who is compared, in which cases, and the command that starts each."""
+import os
+import shutil
+from typing import NamedTuple
+
+import guests
+
+TUNED = "--mca coll_tuned_use_dynamic_rules 1 --mca coll_tuned_allreduce_algorithm {} " \
+        "--mca coll_tuned_allreduce_algorithm_segmentsize 131072"
+UCX = "--mca pml ucx --mca pml_ucx_tls any --mca pml_ucx_devices any -x UCX_TLS={}"
+TCP = "--mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_include lo"
+
+# name: (program, options of mpirun or of the program); of a guest: (guest, its environment)
+CONTENDERS = {
+    "pith-registered": ("seam_bench", "--transport shm --memory registered"),
+    "pith-private": ("seam_bench", "--transport shm --memory private"),
+    "pith-tcp": ("seam_bench", "--transport tcp --memory private"),
+    "pith-threads": ("seam_bench", "--transport local --memory private --threads"),
+    "ompi": ("openmpi_allreduce", ""),
+    "ompi-alg3": ("openmpi_allreduce", TUNED.format(3)),  # recursive doubling
+    "ompi-alg5": ("openmpi_allreduce", TUNED.format(5)),  # segmented ring
+    "ompi-alg6": ("openmpi_allreduce", TUNED.format(6)),  # Rabenseifner
+    "ompi-ucx": ("openmpi_allreduce", UCX.format("posix,cma,self")),
+    "ompi-ucx-alg5": ("openmpi_allreduce", UCX.format("posix,cma,self") + " " + TUNED.format(5)),
+    "ompi-tcp": ("openmpi_allreduce", TCP),
+    "ompi-tcp-alg5": ("openmpi_allreduce", TCP + " " + TUNED.format(5)),
+    "ompi-ucx-tcp": ("openmpi_allreduce", UCX.format("tcp,self") + " -x UCX_NET_DEVICES=lo"),
+    "mpich": ("mpich_allreduce", ""),
+    "mpich-tcp": ("mpich_allreduce", "-genv UCX_TLS tcp,self -genv UCX_NET_DEVICES lo"),
+    "gloo-ring": ("gloo_allreduce", "--algorithm ring"),
+    "gloo-hd": ("gloo_allreduce", "--algorithm halving_doubling"),
+    "gloo-threads": ("gloo_allreduce", "--algorithm ring --threads"),
+    "ucc": ("ucc", ""),
+    "ucc-tcp": ("ucc", "UCC_TLS=ucp UCX_TLS=tcp,self UCX_NET_DEVICES=lo"),
+    "oneccl": ("oneccl", ""),
+    "oneccl-tcp": ("oneccl", "CCL_ATL_TRANSPORT=ofi FI_PROVIDER=tcp FI_TCP_IFACE=lo"),
+}
+MPI_PROGRAMS = ("openmpi_allreduce", "mpich_allreduce")
+SHM_PEERS = ["ompi", "ompi-alg3", "ompi-alg5", "ompi-alg6", "ompi-ucx", "ompi-ucx-alg5", "mpich",
+             "ucc", "oneccl"]
+TCP_PEERS = ["ompi-tcp", "ompi-tcp-alg5", "ompi-ucx-tcp", "mpich-tcp", "ucc-tcp", "oneccl-tcp"]
+GLOO = ["gloo-ring", "gloo-hd"]  # sockets, as it has nothing else
+
+
+class Case(NamedTuple):
+    ours: str  # Pith's contender
+    peers: list
+    link: str  # over what, for people
+
+
+CASES = {
+    "registered": Case("pith-registered", SHM_PEERS + GLOO,
+                       "shared memory, Pith's buffers of pithMemAlloc"),
+    "private": Case("pith-private", SHM_PEERS + GLOO, "shared memory, the caller's own buffers"),
+    "tcp": Case("pith-tcp", TCP_PEERS + GLOO, "TCP on loopback"),
+    "threads": Case("pith-threads", [*SHM_PEERS, "gloo-threads"],
+                    "Pith's ranks are threads of one process"),
+    # A ratio below 0.8 is too slow.
+    "initall": Case("pith-threads", ["pith-private"],
+                    "threads of pithCommInitAll beside processes"),
+}
+
+
+def mpirun(program):
+    """Debian calls them apart; whose `mpirun` is the other name is the administrator's choice."""
+    if program == "mpich_allreduce":
+        return "mpirun.mpich"
+    return "mpirun.openmpi" if shutil.which("mpirun.openmpi") else "mpirun"
+
+
+def binding(ranks):
+    return "core" if ranks <= os.cpu_count() else "none"  # our programs bind themselves then
+
+
+def openmpi_launcher(ranks):
+    return [mpirun("openmpi_allreduce"), "--allow-run-as-root", "--oversubscribe", "--bind-to",
+            binding(ranks), "-n", str(ranks)]
+
+
+def command_of(name, options, group, json_path):
+    """Of a contender with a program of ours, which times all sizes of a group."""
+    program, extra = CONTENDERS[name]
+    common = ["--ranks", str(options.ranks), "--sizes", ",".join(map(str, group)),
+              "--iters", options.iters, "--batches", str(options.batches),
+              "--batch-ms", str(options.batch_ms), "--json", str(json_path)]
+    path = str(options.bin / program)
+    if program == "mpich_allreduce":
+        return [mpirun(program), "-n", str(options.ranks), "-bind-to", binding(options.ranks),
+                *extra.split(), path, *common]
+    if program not in MPI_PROGRAMS:
+        return [path, *common, *extra.split()]
+    return [*openmpi_launcher(options.ranks), *extra.split(), path, *common]
+
+
+class GuestCall(NamedTuple):
+    command: list
+    environment: dict
+    elements: int
+
+
+def guest_calls(name, options, group):
+    """Of a contender with a program of its own: a call for each size."""
+    key, extra = CONTENDERS[name]
+    guest = guests.GUESTS[key]
+    asked = options.guests[key]
+    launcher = [*asked.mpirun, "-n", str(options.ranks)] if asked.mpirun else (
+        openmpi_launcher(options.ranks) if guest.openmpi else ["mpirun", "-n", str(options.ranks)])
+    environment = {**os.environ, **dict(one.split("=", 1) for one in extra.split())}
+    for size in group:
+        elements = max(size // 4, 1)
+        flags = guest.flags(elements, guests.iterations(elements, options))
+        yield GuestCall([*launcher, str(asked.program), *flags], environment, elements)
+
+
+def missing(name, options):
+    """What a contender lacks to be run, or nothing."""
+    program, _ = CONTENDERS[name]
+    if program in guests.GUESTS:
+        return guests.missing(program, options.guests[program])
+    if not (options.bin / program).is_file():
+        return f"no program {options.bin / program}"
+    if program in MPI_PROGRAMS and shutil.which(mpirun(program)) is None:
+        return f"no {mpirun(program)}"
+    return None

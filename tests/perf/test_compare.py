@@ -1,0 +1,367 @@
+#!/usr/bin/env python3
+"""compare.py without its programs: guests' output, tables, sets of results, plots."""
+import argparse
+import contextlib
+import io
+import json
+import os
+import pathlib
+import stat
+import subprocess
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+PERF = pathlib.Path(__file__).resolve().parents[2] / "perf"
+sys.path[:0] = [str(PERF), str(PERF / "compare")]
+import compare  # noqa: E402
+import contenders  # noqa: E402
+import guests  # noqa: E402
+import machine_facts  # noqa: E402
+import result_plots  # noqa: E402
+import result_set  # noqa: E402
+import result_table  # noqa: E402
+
+# As ucc_perftest -c allreduce prints, without and with -F.
+UCC = """\
+Collective:             Allreduce
+Memory type:            host
+Datatype:               float32
+Reduction:              sum
+Inplace:                0
+Warmup:
+  small                 102
+  large                 102
+Iterations:
+  small                 1000
+  large                 1000
+
+       Count        Size                Time, us
+                                 avg         min         max
+           2           8        1.30        1.25        1.36
+        1024        4096        3.02        2.95        3.11
+Total time: 0.00447 ms
+"""
+UCC_FULL = """\
+       Count        Size                Time, us                       Bus Bandwidth, GB/s
+                                 avg         min         max         avg         max         min
+       16384       65536       76.46       72.62       82.30        0.86        0.90        0.80
+"""
+# As oneCCL's benchmark prints: 2021.14, and before the count of elements was a column.
+ONECCL = """\
+
+options:
+  processes:       2
+  backend:         host
+  iters:           1000
+  elem_counts:     [2 1024]
+
+datatype: float32
+reduction: sum
+#------------------------------------------------------------
+# Benchmarking: allreduce 
+# #processes: 2
+#------------------------------------------------------------
+
+        #bytes   #elem_count  #repetitions   t_min[usec]   t_max[usec]   t_avg[usec]  stddev[%]
+             8             2          1000          4.16          4.31          4.20       1.77
+          4096          1024          1000         10.02         11.25         10.50       5.81
+
+# All done
+"""
+ONECCL_OLD = """\
+        #bytes  #repetitions   t_min[usec]   t_max[usec]   t_avg[usec]      stddev[%]
+             8            16         40.00         52.50         47.00           3.10
+"""
+
+
+def options(**more):
+    asked = {key: guests.Asked(f"/opt/{key}", [], key) for key in guests.GUESTS}
+    return argparse.Namespace(**{"iters": "auto", "batches": 7, "batch_ms": 20, "ranks": 2,
+                                 "guests": asked, **more})
+
+
+class Guests(unittest.TestCase):
+    def test_ucc_times(self):
+        self.assertEqual(guests.ucc_times(UCC), {8: 1.36, 4096: 3.11})  # the slowest rank's
+        self.assertEqual(guests.ucc_times(UCC_FULL), {65536: 82.30})
+        self.assertEqual(guests.ucc_times("ucc_perftest: no such option\n"), {})
+
+    def test_oneccl_times(self):
+        self.assertEqual(guests.oneccl_times(ONECCL), {8: 4.31, 4096: 11.25})
+        self.assertEqual(guests.oneccl_times(ONECCL_OLD), {8: 52.50})
+        self.assertEqual(guests.oneccl_times("8 16 40.00 52.50 47.00 3.10\n"), {})  # no head
+
+    def test_iterations(self):
+        small, large = guests.iterations(2, options()), guests.iterations(1 << 24, options())
+        self.assertGreater(small, 5000)
+        self.assertEqual(large, guests.CALLS_MIN)
+        self.assertEqual(guests.iterations(2, options(iters="5", batches=3)), 15)
+
+    def test_calls(self):
+        calls = list(contenders.guest_calls("ucc-tcp", options(), [1, 4096]))
+        self.assertEqual([call.elements for call in calls], [1, 1024])  # bytes round to floats
+        self.assertEqual(calls[1].environment["UCX_NET_DEVICES"], "lo")
+        self.assertRegex(" ".join(calls[1].command),
+                         r"^mpirun.* -n 2 /opt/ucc -c allreduce -d float32 .*-b 1024 -e 1024 ")
+        asked = {"oneccl": guests.Asked("/opt/benchmark", ["mpiexec.hydra", "-l"], "")}
+        call, = contenders.guest_calls("oneccl", options(guests=asked), [8])
+        self.assertEqual(call.command[:5], ["mpiexec.hydra", "-l", "-n", "2", "/opt/benchmark"])
+        self.assertIn("--elem_counts 2 ", " ".join(call.command))
+
+    def test_found(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("ucc_perftest", "benchmark", "mpirun"):
+                make_program(pathlib.Path(folder) / name, "exit 0")
+            with mock.patch.dict(os.environ, {"PATH": folder}):
+                os.environ.pop("CCL_ROOT", None)
+                found = guests.find("ucc", None, None)
+                self.assertIsNone(guests.missing("ucc", found))
+                # Any program may be called benchmark.
+                found = guests.find("oneccl", None, None)
+                self.assertIn("CCL_ROOT", guests.missing("oneccl", found))
+                os.environ["CCL_ROOT"] = "/opt/ccl/2021.14"
+                found = guests.find("oneccl", None, None)
+                self.assertEqual(found.version, "oneCCL 2021.14")
+                self.assertIsNone(guests.missing("oneccl", found))
+                found = guests.find("oneccl", None, "mpiexec.hydra -l")
+                self.assertEqual(guests.missing("oneccl", found), "no mpiexec.hydra")
+                found = guests.find("ucc", "/nowhere/ucc", None)
+                self.assertEqual(guests.missing("ucc", found),
+                                 "--ucc: /nowhere/ucc is no program")
+
+
+def make_program(path, script):
+    path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+
+def row(size, pith, **peers):
+    known = {peer: took for peer, took in peers.items() if took}
+    best = min(known, key=known.get) if known else None
+    return {"bytes": size, "pith_us": pith, "peers_us": peers, "best_peer": best,
+            "ratio": known[best] / pith if best and pith else None}
+
+
+ROWS = [row(8, 2, ompi=4, mpich=6), row(4096, 10, ompi=None, mpich=5), row(65536, 10, ompi=None,
+                                                                           mpich=None)]
+
+
+def document(rows=None, ranks=2, started="2026-11-29T07:00:00+00:00", **states):
+    states = states or {result_table.ONE_STATE: ROWS if rows is None else rows}
+    run = {"ranks": ranks, "rounds": 5, "foreign_percent_median": 1.5, "runs_noisy": 3,
+           "errors": {"mpich": "exit status 1: no"}, "cases": {"private": states},
+           "contenders": {"pith-private": {"library": "Pith 0.1"}, "ompi": {"library": "OMPI"}}}
+    return {"format": result_set.FORMAT, "collective": "All-reduce", "started": started,
+            "left_out": {"ucc": "no program"}, "runs": [run]}
+
+
+MACHINE = {"cpu": "AMD EPYC 9575F 64-Core Processor", "cores": 2, "governors": [],
+           "libraries": {"ompi": "a|b"}, "memory_gib": None}
+
+
+class Tables(unittest.TestCase):
+    def test_geomean(self):
+        self.assertAlmostEqual(result_table.geomean([2, None, 0.5]), 1)
+        self.assertIsNone(result_table.geomean([None]))
+
+    def test_cells(self):
+        cells = result_table.cells_of("private", ROWS)
+        self.assertEqual(cells[0], ["size", "pith-private", "ompi", "mpich", "ratio", "best peer"])
+        self.assertEqual(cells[1], ["8 B", "2.00", "4.00", "6.00", "2.00", "ompi"])
+        self.assertEqual(cells[3], ["64 KiB", "10.00", "-", "-", "-", "-"])
+        # Peer by peer over Pith; then the ratios 2 and 0.5.
+        self.assertEqual(cells[4], ["/ Pith", "", "2.00", "1.22", "1.00", "geomean"])
+
+    def test_plain(self):
+        lines = result_table.plain_lines("private", ROWS, result_table.ONE_STATE)
+        self.assertIn("ratio = best peer / pith-private", lines[0])
+        self.assertEqual(len({line.index("2.00") for line in lines if "2.00" in line}) > 0, True)
+        self.assertTrue(all(line == line.rstrip() for line in lines))
+
+    def test_report(self):
+        pictures = {(2, "private", result_table.ONE_STATE): "private-2-ranks.png"}
+        text = result_table.report(document(), MACHINE, pictures)
+        self.assertIn("| private | shared memory, the caller's own buffers | 2 | all runs | "
+                      "2 of 3 | 1.00 | 0.50 | 4 KiB |", text)
+        self.assertIn("](private-2-ranks.png)", text)
+        self.assertIn("- Left out: ucc: no program.", text)
+        self.assertIn("- Left out: mpich: exit status 1: no.", text)
+        self.assertIn("| libraries | ompi: a\\|b |", text)
+        self.assertIn("| memory gib | unknown |", text)
+        self.assertNotIn("![", result_table.report(document(), MACHINE, {}))
+
+    def test_nothing_measured(self):
+        text = result_table.report(document([row(8, None, ompi=None)]), MACHINE, {})
+        self.assertIn("| 0 of 1 | - | - | - |", text)
+
+    def test_side_by_side(self):
+        near = {"cores near each other": [row(8, 1, ompi=3)]}
+        sets = {"amd": document(ROWS[:1]), "intel": document(**near),
+                "one": document([row(256, 4, mpich=2)], ranks=4)}
+        text = result_table.side_by_side(sets, {})
+        self.assertIn("| size | amd: Pith us | best peer us | ratio | "
+                      "intel, cores near each other: Pith us | best peer us | ratio |", text)
+        self.assertIn("| 8 B | 2.00 | 4.00 | 2.00 | 1.00 | 3.00 | 3.00 |", text)
+        self.assertIn("## private, 4 ranks", text)
+        sizes = {"amd": document(ROWS[:1]), "intel": document(ROWS[1:2])}
+        self.assertIn("| 8 B | 2.00 | 4.00 | 2.00 | - | - | - |",
+                      result_table.side_by_side(sizes, {}))
+
+
+class States(unittest.TestCase):
+    def test_medians(self):
+        """Of runs in which the cores stayed near each other, or far apart."""
+        results = compare.Results(["pith-private", "ompi"])
+        for took, distances in ((1, (100, 110)), (3, (100, 100)), (9, (600, 620)),
+                                (50, (100, 600))):
+            results.rounds["pith-private"].setdefault(8, []).append((took, distances))
+            results.rounds["ompi"].setdefault(8, []).append((2 * took, distances))
+        near, far = results.states()
+        self.assertEqual(results.median("pith-private", 8, near), 2)
+        self.assertEqual(results.median("pith-private", 8, far), 9)
+        one, = compare.rows_of("private", results, [8], near)
+        self.assertEqual((one["best_peer"], one["ratio"]), ("ompi", 2))
+        self.assertEqual(compare.Results([]).states()[0][0], result_table.ONE_STATE)
+
+
+class Sets(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.here = pathlib.Path(folder.name)
+        quiet = mock.patch("sys.stderr")
+        quiet.start()
+        self.addCleanup(quiet.stop)
+
+    def test_slug(self):
+        for name, expected in (("AMD EPYC", "amd-epyc"), ("", "unknown"),
+                               ("Intel(R) Xeon(R) CPU @ 2.20GHz", "intel-xeon-2-20ghz"),
+                               (MACHINE["cpu"], "amd-epyc-9575f-64-core")):
+            self.assertEqual(result_set.slug(name), expected)
+
+    def test_write_and_render(self):
+        first = result_set.write(self.here, document(), MACHINE)
+        self.assertEqual(first.name, "2026-11-29-amd-epyc-9575f-64-core-2c")
+        again = result_set.write(self.here, document(), MACHINE)
+        self.assertEqual(again.name, first.name + "-2")  # never over another one
+        self.assertEqual(result_set.read(first), (document(), MACHINE))
+        self.assertEqual(result_set.libraries_of(document())["ompi"], "OMPI")
+        before = (first / "table.md").read_text(encoding="utf-8")
+        (first / "table.md").write_text("stale", encoding="utf-8")
+        result_set.render([first, again], self.here / "both")
+        self.assertEqual((first / "table.md").read_text(encoding="utf-8"), before)
+        self.assertIn(f"{again.name}: Pith us",
+                      (self.here / "both" / "side-by-side.md").read_text(encoding="utf-8"))
+
+    def test_unreadable(self):
+        self.assertRaisesRegex(result_set.Unreadable, "no set of results", result_set.read,
+                               self.here)
+        for name, value in (("machine.json", {}), ("results.json", {"format": 99})):
+            result_set.write_json(self.here / name, value)
+        self.assertRaisesRegex(result_set.Unreadable, "format 99", result_set.read, self.here)
+
+    def test_without_matplotlib(self):
+        with mock.patch.object(result_plots, "Figure", None):
+            folder = result_set.write(self.here, document(), MACHINE)
+        self.assertEqual(sorted(one.name for one in folder.iterdir()),
+                         ["machine.json", "results.json", "table.md"])
+        told = "".join(call.args[0] for call in sys.stderr.write.call_args_list)
+        self.assertIn("python3-matplotlib", told)
+        self.assertIn(f"--render {folder}", told)
+
+    @unittest.skipIf(result_plots.Figure is None, "no matplotlib here")
+    def test_pictures(self):
+        states = {"cores near each other": ROWS, "cores far apart": ROWS[:1]}
+        folder = result_set.write(self.here, document(**states), MACHINE)
+        text = (folder / "table.md").read_text(encoding="utf-8")
+        for state in ("near-each-other", "far-apart"):
+            picture = folder / f"private-2-ranks-cores-{state}.png"
+            self.assertEqual(picture.read_bytes()[:8], b"\x89PNG\r\n\x1a\n")
+            self.assertIn(f"]({picture.name})", text)
+        before = picture.read_bytes()
+        result_set.render([folder], None)
+        self.assertEqual(picture.read_bytes(), before)
+        result_set.render([folder, result_set.write(self.here, document(), MACHINE)],
+                          self.here / "both")
+        self.assertTrue((self.here / "both" / "private-2-ranks.png").is_file())
+
+
+class Facts(unittest.TestCase):
+    def test_machine(self):
+        fields = machine_facts.lscpu_fields("CPU(s):  2\nModel name:   Two: words\n",
+                                            machine_facts.PROCESSOR)
+        self.assertEqual(fields, {"cpu": "Two: words"})
+        found = machine_facts.machine()
+        self.assertGreaterEqual(found["cores"], 1)
+        self.assertTrue(found["cpu"])
+        self.assertEqual(machine_facts.output_of("/nowhere/lscpu"), "")
+        self.assertEqual(machine_facts.commit_of("/"), "unknown")
+
+    def test_bus_bandwidth(self):
+        self.assertAlmostEqual(result_plots.bus_gbytes_per_s(4000, 2, 4), 3)
+
+
+# Stands for mpirun and ucc_perftest: -b is a count of elements.
+FAKE = """\
+[ "$1 $2" = "-n 2" ] || { echo "no launcher: $*" >&2; exit 3; }
+while [ "$1" != -b ]; do shift; done
+[ "$2" != 1024 ] || { echo "no memory" >&2; exit 4; }
+printf '  %d %d 1.00 0.90 %d.50\\n' $2 $(($2 * 4)) $2
+"""
+
+
+class Program(unittest.TestCase):
+    """compare.py itself, with a guest that is a script."""
+
+    def run_with(self, folder, sizes, *more):
+        fake = pathlib.Path(folder) / "fake"
+        make_program(fake, FAKE)
+        return subprocess.run(
+            [sys.executable, "-B", str(PERF / "compare.py"), "--case", "private", "--only", "ucc",
+             "--quick", "--quiet-wait", "0", "--sizes", sizes, "--bin", folder,
+             "--ucc", "/bin/true", "--ucc-mpirun", str(fake),
+             "--results", str(pathlib.Path(folder) / "results"), *more],
+            capture_output=True, text=True, timeout=100, check=False)
+
+    def test_guest(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = self.run_with(folder, "8,1MiB")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertRegex(done.stdout, r"(?m)^ +8 B +- +2.50 +- +ucc$")
+            self.assertRegex(done.stdout, r"(?m)^ +1 MiB +- +262144 +- +ucc$")
+            kept, = (pathlib.Path(folder) / "results").iterdir()
+            self.assertIn(f"# results: {kept}", done.stdout)
+            results = json.loads((kept / "results.json").read_text(encoding="utf-8"))
+            machine = json.loads((kept / "machine.json").read_text(encoding="utf-8"))
+            self.assertEqual(results["runs"][0]["rounds"], 2)
+            self.assertIn("ucc", machine["libraries"])
+            self.assertTrue(machine["command"].startswith("perf/compare.py --case private"))
+            self.assertIn("| 8 B | - | 2.50 | - | ucc |",
+                          (kept / "table.md").read_text(encoding="utf-8"))
+            done = subprocess.run([sys.executable, "-B", str(PERF / "compare.py"), "--render",
+                                   folder], capture_output=True, text=True, timeout=60, check=False)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("no set of results", done.stderr)
+
+    def test_guest_fails(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = self.run_with(folder, "8,4KiB")
+            self.assertEqual(done.returncode, 0, done.stderr)  # a peer's failure is not Pith's
+            self.assertIn("# ucc: exit status 4: no memory", done.stderr)
+
+    def test_refusals(self):
+        for arguments, words in ((["--iters", "0"], "iters is '0'"),
+                                 (["--sizes", "8x"], "size is '8x'"),
+                                 (["--ranks", "0"], "ranks is '0'"),
+                                 (["--into", "/tmp/x"], "--render")):
+            told = io.StringIO()
+            with mock.patch.object(sys, "argv", ["compare.py", *arguments]), \
+                    contextlib.redirect_stderr(told):
+                self.assertRaises(SystemExit, compare.parse_arguments)
+            self.assertIn(words, told.getvalue())
+
+
+if __name__ == "__main__":
+    unittest.main()
