@@ -305,8 +305,8 @@ def compare(names, cases, options):
     results = measure(names, options)
     foreign = statistics.median(results.foreign) * 100 if results.foreign else 0.0
     cpu = machine_facts.processor()["cpu"]
-    summary = {"cpu": cpu, "cores": os.cpu_count(), "ranks": options.ranks, "rounds": options.rounds,
-               "batches": options.batches, "runs_noisy": results.noisy,
+    summary = {"cpu": cpu, "cores": os.cpu_count(), "ranks": options.ranks,
+               "rounds": options.rounds, "batches": options.batches, "runs_noisy": results.noisy,
                "foreign_percent_median": foreign, "errors": results.errors,
                "contenders": results.about, "rounds_us": results.rounds, "cases": {}}
     print(f"# {COLLECTIVE}: {options.ranks} ranks on {os.cpu_count()} cores, {cpu}")

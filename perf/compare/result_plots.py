@@ -78,7 +78,8 @@ def table_figure(ranks, case, state, rows, machine):
     by_size(relative, sizes, "time / best peer's time: less is better", "time / best peer's",
             TENS_AND_BETWEEN)
     relative.axhline(1, color="grey", linestyle="--", linewidth=1)
-    relative.legend(loc="center left", bbox_to_anchor=(1.02, 0.5), fontsize=8)
+    relative.legend(*speed.get_legend_handles_labels(), loc="center left",
+                    bbox_to_anchor=(1.02, 0.5), fontsize=8)
     figure.suptitle(f"{title_of(ranks, case, state)} - {machine}", fontsize=11)
     return figure
 

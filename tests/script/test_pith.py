@@ -77,6 +77,17 @@ class Script(unittest.TestCase):
         self.assertEqual(self.pith("test", "--full"), 0, self.output)
         self.assertRegex(self.log, r"(?m)^apt-get install .*\bchromium$")
 
+    def test_bench(self):
+        (self.here / "lacks-python3-matplotlib").touch()
+        self.assertEqual(self.pith("bench", "--quick"), 0, self.output)
+        self.assertRegex(self.log, r"(?m)^apt-get install .*\bpython3-matplotlib$")
+        self.assertRegex(self.log, r"(?m)^python3 .*/perf/compare.py --case all "
+                                   r"--results .*/perf/results --quick$")
+        (self.here / "lacks-python3-matplotlib").touch()
+        (self.here / "fails-apt-get").touch()
+        self.assertEqual(self.pith("bench"), 0, self.output)
+        self.assertIn("python3-matplotlib: not installed, so there are no plots", self.output)
+
     def test_wheel(self):
         (self.here / "lacks-python3-venv").touch()
         self.assertEqual(self.pith("wheel"), 0, self.output)
