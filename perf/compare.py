@@ -111,26 +111,29 @@ class Run:
     """One run of one contender: microseconds by size, or an error."""
 
     def __init__(self, name, options, group, folder):
-        json_path = pathlib.Path(folder) / "run.json"
-        json_path.unlink(missing_ok=True)
         wait_for_quiet(options.quiet_wait)
         before = core_distance(options)
         self.times, self.about = {}, {}
         start, busy, own = time.monotonic(), busy_seconds(), own_seconds()
-        if CONTENDERS[name][0] in guests.GUESTS:
-            self.error = self._time_guest(name, options, group)
-        else:
-            command = command_of(name, options, group, json_path)
-            self.error, _ = self._execute(command, options.limit)
+        guest = CONTENDERS[name][0] in guests.GUESTS
+        self.error = (self._time_guest(name, options, group) if guest
+                      else self._time_own(name, options, group, pathlib.Path(folder) / "run.json"))
         foreign = (busy_seconds() - busy) - (own_seconds() - own)
         room = (time.monotonic() - start) * os.cpu_count()
         self.foreign = max(0.0, foreign / room)
         self.distances = (before, core_distance(options))
-        if self.error is None and json_path.is_file():
+
+    def _time_own(self, name, options, group, json_path):
+        """By a program with our timing loop; returns the error, or None."""
+        json_path.unlink(missing_ok=True)
+        error, _ = self._execute(command_of(name, options, group, json_path), options.limit)
+        if error is None:
             self.about = json.loads(json_path.read_text(encoding="utf-8"))
             self.times = {row["bytes"]: row["us"] for row in self.about.pop("rows")}
+        return error
 
     def _time_guest(self, name, options, group):
+        """By the library's own program, size by size; returns the error, or None."""
         key = CONTENDERS[name][0]
         for call in guest_calls(name, options, group):
             error, output = self._execute(call.command, options.limit, call.environment)

@@ -102,7 +102,8 @@ def render(folders, into):
     for folder in folders:
         document, machine = read(folder)
         render_one(folder, document, machine)
-        sets[folder.resolve().name] = document
+        name = folder.resolve().name
+        sets[str(folder) if name in sets else name] = document
     if into is None:
         if len(sets) > 1:
             print(result_table.side_by_side(sets, {}), end="")
