@@ -167,7 +167,8 @@ class Run:
         if child.returncode == 0:
             return None, output
         lines = errors.strip().splitlines() or ["no message"]
-        return f"exit status {child.returncode}: {lines[0][:200]}", output
+        told = next((line for line in lines if "WARN" not in line), lines[0])
+        return f"exit status {child.returncode}: {told[:200]}", output
 
 
 def run_when_quiet(name, options, group, folder):
@@ -348,13 +349,18 @@ def write(options, started, summaries, left_out):
         print(f"\n# results: {result_set.write(options.results, document, machine)}")
 
 
+def render(options):
+    try:
+        result_set.render(options.render, options.into)
+    except result_set.Unreadable as error:
+        sys.exit(str(error))
+
+
 def main():
     options = parse_arguments()
     if options.render:
-        try:
-            sys.exit(result_set.render(options.render, options.into))
-        except result_set.Unreadable as error:
-            sys.exit(str(error))
+        render(options)
+        return
     # Whoever ends this ends its ranks too, as an interrupt does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     started = datetime.datetime.now().astimezone().isoformat(timespec="seconds")

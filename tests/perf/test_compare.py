@@ -315,7 +315,7 @@ class Facts(unittest.TestCase):
 FAKE = """\
 [ "$1 $2" = "-n 2" ] || { echo "no launcher: $*" >&2; exit 3; }
 while [ "$1" != -b ]; do shift; done
-[ "$2" != 1024 ] || { echo "no memory" >&2; exit 4; }
+[ "$2" != 1024 ] || { printf 'a WARNING\\nno memory\\n' >&2; exit 4; }
 printf '  %d %d 1.00 0.90 %d.50\\n' $2 $(($2 * 4)) $2
 """
 
