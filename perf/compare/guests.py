@@ -3,11 +3,12 @@
 Both are MPI programs that take counts of elements and print a table to standard output. Their
 loops are not ours: ucc_perftest has a barrier before each call, oneCCL's benchmark has none, and
 either prints means over the calls. The slowest rank's mean counts here. How they are called and
-what they print: UCC, tools/perf/ucc_pt_config.cc and ucc_pt_benchmark.cc (1.0 to 1.9); oneCCL's
-Benchmark User Guide and examples/benchmark (2021.1 to 2021.14).
+what they print: UCC, tools/perf/ucc_pt_config.cc and ucc_pt_benchmark.cc; oneCCL's Benchmark User
+Guide and examples/benchmark.
 """
 import os
 import pathlib
+import re
 import shlex
 import shutil
 from typing import Callable, NamedTuple
@@ -71,8 +72,8 @@ def oneccl_times(output):
 def ucc_version(program):
     beside = pathlib.Path(program).with_name("ucc_info")
     told = machine_facts.output_of(str(beside) if beside.is_file() else "ucc_info", "-v")
-    first = told.strip().partition("\n")[0].lstrip("# ")
-    return first or "UCC, version unknown"
+    found = re.search(r"version=(\S+)", told)
+    return f"UCC {found[1]}" if found else "UCC, version unknown"
 
 
 def oneccl_version(_):
