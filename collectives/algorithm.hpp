@@ -8,6 +8,7 @@
 
 #include "collectives/call.hpp"
 #include "collectives/coded/wire_coding.hpp"
+#include "collectives/uneven_blocks.hpp"
 #include "core/dtype.hpp"
 
 namespace pith {
@@ -115,7 +116,8 @@ struct CallPlan {
 };
 
 // The arguments of a dense collective. `count`: elements of send and recv, or of each of their
-// blocks. A buffer that this rank's role does not use is null.
+// blocks. Where these are uneven, what stands for it in choices: their mean, rounded up, or what
+// alltoall_count() says. A buffer that this rank's role does not use is null.
 struct CollectiveArgs {
   Collective collective = Collective::allreduce;
   Bytes send = {};
@@ -129,7 +131,15 @@ struct CollectiveArgs {
   Factor factor = {};
   float divisor = 0;  // avg divides the sum by it; 0: by the number of ranks
   WireCoding wire = {};
+  UnevenBlocks uneven = {};
 };
+
+// As above; "allgatherv" where blocks are uneven.
+std::string_view name_of(const CollectiveArgs& args);
+
+// Ranks of an alltoall with uneven blocks know only their own, so that choices take it for one of
+// blocks of this many elements.
+constexpr std::size_t alltoall_count(DType type) { return (std::size_t{64} << 10) / size_of(type); }
 
 // What choices and costs may depend on; the same on all ranks.
 struct Shape {

@@ -71,6 +71,9 @@ struct Borrowed {
   Scratch staged;
 };
 
+// For the peer of an exchange where there is nothing to send, or nothing to receive.
+inline constexpr int no_rank = -1;
+
 class Call {
  public:
   Call(const CallContext& context, std::uint32_t number, std::uint64_t digest)
@@ -116,11 +119,12 @@ class Call {
   // Receives a message of exactly `size` bytes that kernels can read, without a copy. Awaits to
   // Expected<Borrowed>.
   BorrowAwaiter borrow(int from, std::uint16_t lane, std::uint32_t step, std::size_t size);
-  // send and recv at the same time, under one name. Awaits to Error.
+  // send and recv at the same time, under one name; no_rank: without the one or the other, whose
+  // bytes are none. Awaits to Error.
   ExchangeAwaiter exchange(int to, int from, std::uint16_t lane, std::uint32_t step, Bytes data,
                            Bytes into, Fence after = {});
-  // send and borrow at the same time, under one name. Awaits to Expected<Borrowed> of exactly
-  // `size` bytes.
+  // send and borrow at the same time, under one name, or only one of them, as above. Awaits to
+  // Expected<Borrowed> of exactly `size` bytes.
   ExchangeBorrowAwaiter exchange_borrow(int to, int from, std::uint16_t lane, std::uint32_t step,
                                         Bytes data, std::size_t size, Fence after = {});
   // Suspends until the compute queue has passed the fence.

@@ -31,6 +31,8 @@ using CallArgs = std::variant<CollectiveArgs, CompressedArgs, PairArgs>;
 // Hash of what ranks must agree on; travels in every message. Point-to-point messages have digests
 // of their own.
 std::uint64_t digest_of(const CollectiveArgs& args);
+// Of what ranks must agree on of uneven blocks.
+std::uint64_t digest_of_blocks(const CollectiveArgs& args);
 std::uint64_t digest_of(const CompressedArgs& args);
 constexpr std::uint64_t digest_of(const PairArgs&) { return 0; }
 

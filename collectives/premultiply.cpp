@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "collectives/scratch_span.hpp"
 #include "collectives/typed_span.hpp"
 
 namespace pith {
@@ -23,19 +24,53 @@ Scaling plan(const CollectiveArgs& args, const Call& call) {
   scaling.columns = args.collective == Collective::allreduce
                         ? args.count
                         : room / (scaling.blocks * size_of(args.type));
-  scaling.columns = std::max<std::size_t>(1, std::min(scaling.columns, args.count));
+  scaling.columns = std::max<std::size_t>(1, std::min(scaling.columns, longest_block(args)));
   return scaling;
 }
 
-// Scales `range` of every block into `out`, one after another.
-Fence scale(Call& call, const CollectiveArgs& args, const Scaling& scaling, Range range,
-            Bytes out) {
-  const std::size_t bytes = range.size * size_of(args.type);
+Fence scale(Call& call, const CollectiveArgs& args, Bytes out, Bytes in) {
+  return call.run<ScaleKernel>({out.data, in.data, elements_in(in, args.type), args.type,
+                                args.factor.bits, args.factor.where});
+}
+
+// What piece k has of a block.
+Range piece_of(Range block, const Scaling& scaling, std::size_t k) {
+  return chunk_of(block, scaling.columns, k);
+}
+
+// The arguments of piece k, some columns of every block. Its scaled inputs go into `room`, one
+// block behind another; `blocks` takes where each lies, if they are uneven.
+CollectiveArgs piece_args(const CollectiveArgs& args, const Scaling& scaling, std::size_t k,
+                          Bytes room, std::span<Range> blocks) {
+  CollectiveArgs piece = args;
+  piece.factor = {};
+  piece.count = piece_of({0, args.count}, scaling, k).size;
+  const Range result{0, elements_in(args.recv, args.type)};
+  piece.recv = part(args.recv, args.type, piece_of(result, scaling, k));
+  std::size_t all = scaling.blocks * piece.count;
+  if (args.uneven.used()) {
+    all = 0;
+    for (std::size_t b = 0; b < blocks.size(); ++b) {
+      const std::size_t size = piece_of(args.uneven.send[b], scaling, k).size;
+      blocks[b] = {all, size};
+      all += size;
+    }
+    piece.uneven.send = blocks.data();
+  }
+  piece.send = part(scaling.in_recv ? piece.recv : room, args.type, {0, all});
+  return piece;
+}
+
+// Scales the inputs of piece k.
+Fence scale(Call& call, const CollectiveArgs& args, const Scaling& scaling, std::size_t k,
+            const CollectiveArgs& piece) {
   Fence scaled;
   for (std::size_t b = 0; b < scaling.blocks; ++b) {
-    const Bytes in = part(args.send, args.type, {b * args.count + range.begin, range.size});
-    scaled = call.run<ScaleKernel>({out.data + b * bytes, in.data, range.size, args.type,
-                                    args.factor.bits, args.factor.where});
+    const int block = static_cast<int>(b);
+    const Range range = piece_of(send_block(args, block), scaling, k);
+    if (range.size == 0) continue;
+    scaled = scale(call, args, part(piece.send, args.type, send_block(piece, block)),
+                   part(args.send, args.type, range));
   }
   return scaled;
 }
@@ -70,20 +105,19 @@ Task<Error> run_premultiplied(Call& call, CollectiveArgs args, const Algorithm& 
   }
   const Scaling scaling = plan(args, call);
   if (call.size() == 1) {
-    co_await call.until(scale(call, args, {}, {0, args.count}, args.recv));
+    co_await call.until(scale(call, args, args.recv, args.send));
     co_return Error();
   }
   const std::size_t piece_bytes = scaling.blocks * scaling.columns * size_of(args.type);
   const Scratch work(call.compute(), scaling.in_recv ? 1 : piece_bytes);
-  for (std::size_t begin = 0; begin < args.count; begin += scaling.columns) {
-    const Range range{begin, std::min(scaling.columns, args.count - begin)};
-    CollectiveArgs piece = args;
-    piece.factor = {};
-    piece.count = range.size;
-    piece.recv = part(args.recv, args.type, range);
-    piece.send = (scaling.in_recv ? piece.recv : work.bytes())
-                     .part(0, scaling.blocks * range.size * size_of(args.type));
-    co_await call.until(scale(call, args, scaling, range, piece.send));
+  const Scratch ranges = args.uneven.used()
+                             ? Scratch(call.host_compute(), args.uneven.ranks * sizeof(Range))
+                             : Scratch();
+  const std::size_t pieces = chunks_in(longest_block(args), scaling.columns);
+  for (std::size_t k = 0; k < pieces; ++k) {
+    const CollectiveArgs piece =
+        piece_args(args, scaling, k, work.bytes(), span_of<Range>(ranges, args.uneven.ranks));
+    co_await call.until(scale(call, args, scaling, k, piece));
     Error error = co_await algorithm.run(call, piece);
     if (error) co_return error;
   }

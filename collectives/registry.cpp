@@ -12,6 +12,12 @@ std::string_view name_of(Collective collective) {
   return names[static_cast<int>(collective)];
 }
 
+std::string_view name_of(const CollectiveArgs& args) {
+  if (!args.uneven.used()) return name_of(args.collective);
+  if (args.collective == Collective::allgather) return "allgatherv";
+  return args.collective == Collective::alltoall ? "alltoallv" : "reduce_scatterv";
+}
+
 std::string_view name_of(Variant variant) {
   constexpr std::string_view names[] = {"", "by copies", "in long chunks", "in short chunks"};
   static_assert(std::size(names) == variant_count);

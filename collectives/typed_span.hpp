@@ -14,6 +14,20 @@ inline Bytes part(Bytes memory, DType type, Range range) {
   return memory.part(range.begin * size_of(type), range.size * size_of(type));
 }
 
+// Where the block for, or of, the caller's rank `rank` lies in a buffer that holds several.
+inline Range send_block(const CollectiveArgs& args, int rank) {
+  const auto r = static_cast<std::size_t>(rank);
+  return args.uneven.send ? args.uneven.send[r] : Range{r * args.count, args.count};
+}
+inline Range recv_block(const CollectiveArgs& args, int rank) {
+  const auto r = static_cast<std::size_t>(rank);
+  return args.uneven.recv ? args.uneven.recv[r] : Range{r * args.count, args.count};
+}
+// Elements of the longest block; in an alltoall, of those that this rank sends or gets.
+inline std::size_t longest_block(const CollectiveArgs& args) {
+  return args.uneven.used() ? args.uneven.longest() : args.count;
+}
+
 // Elements of a chunk: at least one, whatever the tuning says.
 inline std::size_t chunk_elements(const Tuning& tuning, DType type) {
   return std::max<std::size_t>(1, tuning.chunk_bytes / size_of(type));
@@ -70,7 +84,7 @@ inline Fence reduce_all_ranks(Call& call, const CollectiveArgs& args, Bytes out,
 // Divides a finished sum if the operation is avg.
 inline Fence finish(Call& call, const CollectiveArgs& args, Bytes data, Fence after) {
   const float divisor = divisor_of(call, args);
-  if (divisor == 0) return after;
+  if (divisor == 0 || data.size == 0) return after;
   return call.run<FinishAvgKernel>({data.data, elements_in(data, args.type), args.type, divisor},
                                    after);
 }

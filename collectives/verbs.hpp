@@ -49,6 +49,8 @@ class SendStage {
   SendStage(const Call& call, int to, std::uint16_t lane, std::uint32_t step, Bytes data,
             Fence after)
       : call_(call), after_(after), device_(data.kind != MemoryKind::host) {
+    if (to == no_rank) [[unlikely]]
+      return;
     if (device_) {
       const bool direct = call.is_direct(to, data.size);
       staging_ = Scratch(direct ? call.compute() : call.host_compute(), data.size);
@@ -64,6 +66,8 @@ class SendStage {
 
   // True: completed at once.
   bool start() {
+    if (!transport_) [[unlikely]]
+      return true;
     if (!call_.reached(after_)) {
       wait_.owner = this;
       wait_.fence = after_;
@@ -139,6 +143,8 @@ class RecvStage {
  public:
   RecvStage(const Call& call, int from, std::uint16_t lane, std::uint32_t step, Bytes into)
       : call_(call), into_(into) {
+    if (from == no_rank) [[unlikely]]
+      return;
     call.prepare(receive_, from, lane, step);
     receive_.into = into.data;
     receive_.room = into.size;
@@ -146,12 +152,12 @@ class RecvStage {
   }
   RecvStage(const RecvStage&) = delete;
   RecvStage& operator=(const RecvStage&) = delete;
-  bool start() { return call_.mailbox().start(receive_); }
+  bool start() { return !receive_.comm || call_.mailbox().start(receive_); }
   Receive& operation() { return receive_; }
   std::size_t length() const { return receive_.length; }
   Error result() {
     if (receive_.error) return call_.fail(receive_.error);
-    if (into_.kind == MemoryKind::host) return {};
+    if (into_.kind == MemoryKind::host || !receive_.comm) return {};
     Scratch message = staging_->take(call_, receive_);
     const Fence copied =
         call_.compute().run<CopyKernel>({into_.data, message.bytes().data, receive_.length});
@@ -228,6 +234,8 @@ class BorrowStage {
  public:
   BorrowStage(const Call& call, int from, std::uint16_t lane, std::uint32_t step, std::size_t size)
       : call_(call), size_(size) {
+    if (from == no_rank) [[unlikely]]
+      return;
     call.prepare(receive_, from, lane, step);
     receive_.room = size;
     receive_.borrow = call.compute().kind() == MemoryKind::host;
@@ -237,14 +245,14 @@ class BorrowStage {
   }
   BorrowStage(const BorrowStage&) = delete;
   BorrowStage& operator=(const BorrowStage&) = delete;
-  bool start() { return call_.mailbox().start(receive_); }
+  bool start() { return !receive_.comm || call_.mailbox().start(receive_); }
   Receive& operation() { return receive_; }
   // A single result variable, filled in place: the caller's, without a copy.
   Expected<Borrowed> result() {
     Expected<Borrowed> borrowed{check()};
     if (borrowed) [[likely]] {
       borrowed->size = size_;
-      if (!receive_.borrow) {
+      if (staging_) {
         borrowed->staged = staging_->take(call_, receive_);
         borrowed->data = borrowed->staged.bytes().data;
         return borrowed;

@@ -1,6 +1,8 @@
 // Ring allgather: in step s every rank passes on the block that it got in step s-1.
 //
 // Blocks are cut into chunks; each of `lanes` strands carries every lanes-th chunk round the ring.
+// Blocks of different sizes have different numbers of chunks; those that do not exist are left out,
+// so that a long block moves as through a chain.
 // Cost with one chunk a block of m bytes: (P-1)(alpha + beta m). Bandwidth-optimal.
 #include <cmath>
 
@@ -15,19 +17,20 @@ Task<Error> gather_lane(Call& call, const CollectiveArgs& args, std::uint16_t la
   const int next = wrap(call.rank() + 1, p);
   const int previous = wrap(call.rank() - 1, p);
   const std::size_t chunk = chunk_elements(args.tuning, args.type);
-  const std::size_t chunks = chunks_in(args.count, chunk);
+  const std::size_t chunks = chunks_in(longest_block(args), chunk);
+  const Range own{0, elements_in(args.send, args.type)};
   std::uint32_t step = 0;
   for (std::size_t k = lane; k < chunks; k += static_cast<std::size_t>(args.tuning.lanes)) {
     for (int s = 0; s < p - 1; ++s, ++step) {
       const auto piece = [&](int owner) {
-        const auto at = static_cast<std::size_t>(call.rank_at(owner));
-        const Range block{at * args.count, args.count};
+        const Range block = recv_block(args, call.rank_at(owner));
         return part(args.recv, args.type, chunk_of(block, chunk, k));
       };
-      const Bytes out = s == 0 ? part(args.send, args.type, chunk_of({0, args.count}, chunk, k))
+      const Bytes out = s == 0 ? part(args.send, args.type, chunk_of(own, chunk, k))
                                : piece(wrap(call.rank() - s, p));
       const Bytes in = piece(wrap(call.rank() - s - 1, p));
-      Error error = co_await call.exchange(next, previous, lane, step, out, in);
+      Error error = co_await call.exchange(out.size > 0 ? next : no_rank,
+                                           in.size > 0 ? previous : no_rank, lane, step, out, in);
       if (error) co_return error;
     }
   }
@@ -37,11 +40,11 @@ Task<Error> gather_lane(Call& call, const CollectiveArgs& args, std::uint16_t la
 }  // namespace
 
 Task<Error> allgather_ring(Call& call, CollectiveArgs args) {
-  const std::size_t own = static_cast<std::size_t>(call.callers_rank()) * args.send.size;
-  const Fence copied = copy(call, args.recv.part(own, args.send.size), args.send);
+  const Range own = recv_block(args, call.callers_rank());
+  const Fence copied = copy(call, part(args.recv, args.type, own), args.send);
   std::array<Task<Error>, most_lanes> strands;
-  const std::size_t lanes =
-      lanes_for(args.tuning, chunks_in(args.count, chunk_elements(args.tuning, args.type)));
+  const std::size_t chunk = chunk_elements(args.tuning, args.type);
+  const std::size_t lanes = lanes_for(args.tuning, chunks_in(longest_block(args), chunk));
   args.tuning.lanes = static_cast<int>(lanes);
   for (std::size_t l = 0; l < lanes; ++l) {
     strands[l] = gather_lane(call, args, static_cast<std::uint16_t>(l));

@@ -3,6 +3,11 @@
 //
 // Blocks are cut into chunks. Steps do not depend on each other, so strands share the steps of all
 // chunks. There are as many strands as keep `lanes` full chunks in flight; for short blocks more.
+//
+// Of uneven blocks a rank knows only those that it sends and gets, so that ranks may disagree. Each
+// is sent with an end: a last message that is shorter than a chunk, and may be empty. So at the
+// shorter end of a block that its two ranks count differently their messages differ in length,
+// which is an error.
 // Cost with all P-1 messages of m bytes in flight: alpha + (P-1) beta m.
 // Needs: send and recv must not overlap.
 #include <cmath>
@@ -22,25 +27,31 @@ std::size_t window(const Tuning& tuning, std::size_t messages, std::size_t bytes
   return std::min({std::max(lanes, fitting), messages, most_strands});
 }
 
-Task<Error> pairwise_strand(Call& call, const CollectiveArgs& args, std::size_t strands,
-                            std::uint16_t strand) {
+// The messages of which a block consists.
+std::size_t messages_of(const CollectiveArgs& args, std::size_t block, std::size_t chunk) {
+  return args.uneven.used() ? block / chunk + 1 : chunks_in(block, chunk);
+}
+
+// Chunk k of each block at the same time, that of the next rank first. A rank waits only for
+// messages that come before its own in this order, so that none waits for ever, however the others'
+// strands are.
+Task<Error> pairwise_strand(Call& call, const CollectiveArgs& args, std::size_t chunks,
+                            std::size_t strands, std::size_t strand) {
   const int p = call.size();
   const auto steps = static_cast<std::size_t>(p - 1);
   const std::size_t chunk = chunk_elements(args.tuning, args.type);
-  const std::size_t messages = chunks_in(args.count, chunk) * steps;
-  const auto piece = [&](Bytes blocks, int rank, std::size_t k) {
-    const auto at = static_cast<std::size_t>(call.rank_at(rank));
-    const Range block{at * args.count, args.count};
-    return part(blocks, args.type, chunk_of(block, chunk, k));
-  };
-  std::uint32_t turn = 0;
-  for (std::size_t i = strand; i < messages; i += strands, ++turn) {
+  for (std::size_t i = strand; i < chunks * steps; i += strands) {
     const int s = 1 + static_cast<int>(i % steps);
+    const std::size_t k = i / steps;
     const int to = wrap(call.rank() + s, p);
     const int from = wrap(call.rank() - s, p);
-    const Bytes out = piece(args.send, to, i / steps);
-    const Bytes in = piece(args.recv, from, i / steps);
-    Error error = co_await call.exchange(to, from, strand, turn, out, in);
+    const Range give = send_block(args, call.rank_at(to));
+    const Range take = recv_block(args, call.rank_at(from));
+    const Bytes out = part(args.send, args.type, chunk_of(give, chunk, k));
+    const Bytes in = part(args.recv, args.type, chunk_of(take, chunk, k));
+    Error error = co_await call.exchange(k < messages_of(args, give.size, chunk) ? to : no_rank,
+                                         k < messages_of(args, take.size, chunk) ? from : no_rank,
+                                         0, static_cast<std::uint32_t>(k), out, in);
     if (error) co_return error;
   }
   co_return Error();
@@ -49,17 +60,18 @@ Task<Error> pairwise_strand(Call& call, const CollectiveArgs& args, std::size_t 
 }  // namespace
 
 Task<Error> alltoall_pairwise(Call& call, CollectiveArgs args) {
-  const std::size_t block = args.count * size_of(args.type);
-  const std::size_t own = static_cast<std::size_t>(call.callers_rank()) * block;
-  const Fence copied = copy(call, args.recv.part(own, block), args.send.part(own, block));
+  const int own = call.callers_rank();
+  const Fence copied = copy(call, part(args.recv, args.type, recv_block(args, own)),
+                            part(args.send, args.type, send_block(args, own)));
   const std::size_t chunk = chunk_elements(args.tuning, args.type);
-  const std::size_t messages =
-      chunks_in(args.count, chunk) * static_cast<std::size_t>(call.size() - 1);
+  const std::size_t longest = longest_block(args);
+  const std::size_t chunks = messages_of(args, longest, chunk);
   const std::size_t strand_count =
-      window(args.tuning, messages, std::min(args.count, chunk) * size_of(args.type));
+      window(args.tuning, chunks * static_cast<std::size_t>(call.size() - 1),
+             std::min(longest, chunk) * size_of(args.type));
   std::array<Task<Error>, most_strands> strands;
   for (std::size_t l = 0; l < strand_count; ++l) {
-    strands[l] = pairwise_strand(call, args, strand_count, static_cast<std::uint16_t>(l));
+    strands[l] = pairwise_strand(call, args, chunks, strand_count, l);
   }
   Error error = co_await when_all(std::span(strands).first(strand_count));
   co_await call.until(copied);

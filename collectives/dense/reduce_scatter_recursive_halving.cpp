@@ -22,8 +22,8 @@ constexpr std::uint32_t rounds = 64;  // steps reserved for the messages of one 
 constexpr std::uint32_t fold_round = 62;
 constexpr std::uint32_t unfold_round = 63;
 
-// Where the blocks of a piece lie in scratch: for every v < Q the block of rank v, then, if there
-// is one, that of rank v + Q.
+// Which blocks the ranks below Q keep: each its own, and beside it that of the rank Q above it, if
+// there is one. In this order they lie in scratch.
 struct Layout {
   int q;
   int extra;
@@ -32,29 +32,55 @@ struct Layout {
       : q(floor_power_of_two(ranks)), extra(ranks - floor_power_of_two(ranks)) {}
   // How many blocks the ranks below v keep together.
   constexpr int before(int v) const { return v + std::min(v, extra); }
-  constexpr int place_of(int rank) const { return rank < q ? before(rank) : before(rank - q) + 1; }
 };
 
 // One piece of all blocks in scratch, of which a rank keeps half as much after each round.
 class Piece {
  public:
-  Piece(const Layout& layout, Bytes memory, std::size_t block)
-      : layout_(layout), memory_(memory), block_(block) {}
+  Piece(const Call& call, const Layout& layout, const Columns& columns, std::uint32_t k,
+        Bytes memory)
+      : call_(call), layout_(layout), columns_(columns), k_(k), memory_(memory) {}
   // The blocks that ranks v, v + 1, ..., w - 1 keep.
-  Bytes kept(int v, int w) const {
-    const auto begin = static_cast<std::size_t>(layout_.before(v));
-    const auto end = static_cast<std::size_t>(layout_.before(w));
-    return memory_.part(begin * block_, (end - begin) * block_);
-  }
+  Bytes kept(int v, int w) const { return memory_.part(bytes_between(0, v), bytes_between(v, w)); }
   Bytes block_of(int rank) const {
-    return memory_.part(static_cast<std::size_t>(layout_.place_of(rank)) * block_, block_);
+    const int keeper = rank < layout_.q ? rank : rank - layout_.q;
+    const std::size_t beside = rank < layout_.q ? 0 : bytes_of(keeper);
+    return memory_.part(bytes_between(0, keeper) + beside, bytes_of(rank));
   }
   Bytes all() const { return kept(0, layout_.q); }
+  // Copies the blocks of `send` here. Returns the last copy's fence.
+  Fence pack(Call& call, Bytes send) const {
+    Fence packed;
+    std::size_t at = 0;
+    const auto add = [&](int rank) {
+      const Bytes block = columns_.of(send, call.rank_at(rank), k_);
+      if (block.size > 0) packed = copy(call, memory_.part(at, block.size), block);
+      at += block.size;
+    };
+    for (int v = 0; v < layout_.q; ++v) {
+      add(v);
+      if (v < layout_.extra) add(v + layout_.q);
+    }
+    return packed;
+  }
 
  private:
+  std::size_t bytes_of(int rank) const { return columns_.bytes_of(call_.rank_at(rank), k_); }
+  // Bytes of what ranks v, v + 1, ..., w - 1 keep.
+  std::size_t bytes_between(int v, int w) const {
+    const auto blocks = static_cast<std::size_t>(layout_.before(w) - layout_.before(v));
+    if (columns_.are_even()) return blocks * bytes_of(0);
+    std::size_t bytes = 0;
+    for (int u = v; u < w; ++u) bytes += bytes_of(u);
+    for (int u = v; u < std::min(w, layout_.extra); ++u) bytes += bytes_of(u + layout_.q);
+    return bytes;
+  }
+
+  const Call& call_;
   const Layout& layout_;
+  const Columns& columns_;
+  std::uint32_t k_;
   Bytes memory_;
-  std::size_t block_;
 };
 
 // Adds the vector of rank `from`, which is above the largest power of two.
@@ -80,25 +106,18 @@ Task<Error> halve(Call& call, const CollectiveArgs& args, const Piece& piece, in
     const int partner = call.rank() ^ half;
     const Bytes keep = upper ? piece.kept(low + half, low + 2 * half) : piece.kept(low, low + half);
     const Bytes give = upper ? piece.kept(low, low + half) : piece.kept(low + half, low + 2 * half);
-    Expected<Borrowed> theirs =
-        co_await call.exchange_borrow(partner, partner, 0, step, give, keep.size, reduced);
+    Expected<Borrowed> theirs = co_await call.exchange_borrow(give.size > 0 ? partner : no_rank,
+                                                              keep.size > 0 ? partner : no_rank, 0,
+                                                              step, give, keep.size, reduced);
     if (!theirs) co_return theirs.error();
+    if (upper) low += half;
+    if (keep.size == 0) continue;
     reduced = upper ? reduce(call, args, keep, theirs->data, keep.data)
                     : reduce(call, args, keep, keep.data, theirs->data);
     call.give_back(*theirs, reduced);
-    if (upper) low += half;
   }
   co_await call.until(reduced);
   co_return Error();
-}
-
-Fence pack(Call& call, const CollectiveArgs& args, const Columns& columns, const Piece& piece,
-           std::uint32_t k) {
-  Fence packed;
-  for (int rank = 0; rank < call.size(); ++rank) {
-    packed = copy(call, piece.block_of(rank), columns.of(args.send, call.rank_at(rank), k));
-  }
-  return packed;
 }
 
 }  // namespace
@@ -108,15 +127,17 @@ Task<Error> reduce_scatter_recursive_halving(Call& call, CollectiveArgs args) {
   const int rank = call.rank();
   const int q = layout.q;
   const Columns columns(args, call.size());
-  const Scratch work(call.compute(), static_cast<std::size_t>(call.size()) * columns.block_bytes());
+  const Scratch work(call.compute(), columns.all_bytes());
   for (std::uint32_t k = 0; k < columns.pieces(); ++k) {
-    const Bytes result = columns.of(args.recv, 0, k);
-    const Piece piece(layout, work.bytes(), result.size);
+    const Bytes result = columns.of_whole(args.recv, call.callers_rank(), k);
+    const Piece piece(call, layout, columns, k, work.bytes());
     const std::uint32_t step = k * rounds;
-    const Fence packed = pack(call, args, columns, piece, k);
+    const Fence packed = piece.pack(call, args.send);
     if (rank >= q) {
       Error error = co_await call.send(rank - q, 0, step + fold_round, piece.all(), packed);
-      if (!error) error = co_await call.recv(rank - q, 0, step + unfold_round, result);
+      if (!error && result.size > 0) {
+        error = co_await call.recv(rank - q, 0, step + unfold_round, result);
+      }
       if (error) co_return error;
       continue;
     }
@@ -127,10 +148,10 @@ Task<Error> reduce_scatter_recursive_halving(Call& call, CollectiveArgs args) {
     Error error = co_await halve(call, args, piece, q, step, packed);
     if (error) co_return error;
     Fence complete = finish(call, args, piece.kept(rank, rank + 1), {});
-    complete = copy(call, result, piece.block_of(rank));
-    if (rank < layout.extra) {
-      error =
-          co_await call.send(rank + q, 0, step + unfold_round, piece.block_of(rank + q), complete);
+    if (result.size > 0) complete = copy(call, result, piece.block_of(rank));
+    const Bytes other = rank < layout.extra ? piece.block_of(rank + q) : Bytes();
+    if (other.size > 0) {
+      error = co_await call.send(rank + q, 0, step + unfold_round, other, complete);
       if (error) co_return error;
     }
     co_await call.until(complete);

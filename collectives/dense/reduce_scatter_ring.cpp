@@ -4,7 +4,9 @@
 //   step s:  rank r sends its partial block r-1-s to r+1, gets block r-2-s from r-1 and reduces it
 //
 // Blocks are cut into chunks; each of `lanes` strands carries every lanes-th chunk round the ring
-// and keeps partial sums in one chunk of scratch. Bandwidth-optimal [Patarasu, Yuan 2009].
+// and keeps partial sums in one chunk of scratch. Blocks of different sizes have different numbers
+// of chunks; those that do not exist are left out, so that a long block moves as through a chain.
+// Bandwidth-optimal [Patarasu, Yuan 2009].
 // Cost with one chunk a block of m bytes: (P-1)(alpha + beta m + gamma m). Wins for long vectors.
 #include <cmath>
 
@@ -20,32 +22,35 @@ Task<Error> ring_lane(Call& call, const CollectiveArgs& args, std::size_t lanes,
   const int next = wrap(call.rank() + 1, p);
   const int previous = wrap(call.rank() - 1, p);
   const std::size_t chunk = chunk_elements(args.tuning, args.type);
-  const std::size_t chunks = chunks_in(args.count, chunk);
+  const std::size_t chunks = chunks_in(longest_block(args), chunk);
+  const Range whole{0, elements_in(args.recv, args.type)};
   const Scratch partial(call.compute(), chunk * size_of(args.type));
   Fence complete;
   std::uint32_t step = 0;
   for (std::size_t k = lane; k < chunks; k += lanes) {
-    const Bytes result = part(args.recv, args.type, chunk_of({0, args.count}, chunk, k));
+    const Bytes result = part(args.recv, args.type, chunk_of(whole, chunk, k));
     const auto mine = [&](int owner) {
-      const auto at = static_cast<std::size_t>(call.rank_at(owner));
-      const Range block{at * args.count, args.count};
+      const Range block = send_block(args, call.rank_at(owner));
       return part(args.send, args.type, chunk_of(block, chunk, k));
     };
     Fence reduced;
+    Bytes sum;  // of the block that is sent next
     for (int s = 0; s < p - 1; ++s, ++step) {
-      const Bytes sum = partial.bytes().part(0, result.size);
       const Bytes out = s == 0 ? mine(previous) : sum;
-      Expected<Borrowed> theirs =
-          co_await call.exchange_borrow(next, previous, lane, step, out, result.size, reduced);
+      const Bytes own = mine(wrap(call.rank() - 2 - s, p));
+      Expected<Borrowed> theirs = co_await call.exchange_borrow(out.size > 0 ? next : no_rank,
+                                                                own.size > 0 ? previous : no_rank,
+                                                                lane, step, out, own.size, reduced);
       if (!theirs) {
         co_await call.until(complete);
         co_return theirs.error();
       }
-      const Bytes own = mine(wrap(call.rank() - 2 - s, p));
-      reduced = reduce(call, args, s == p - 2 ? result : sum, theirs->data, own.data);
+      sum = s == p - 2 ? result : partial.bytes().part(0, own.size);
+      if (own.size == 0) continue;
+      reduced = reduce(call, args, sum, theirs->data, own.data);
       call.give_back(*theirs, reduced);
     }
-    complete = finish(call, args, result, reduced);
+    if (result.size > 0) complete = finish(call, args, result, reduced);
   }
   co_await call.until(complete);
   co_return Error();
@@ -55,8 +60,8 @@ Task<Error> ring_lane(Call& call, const CollectiveArgs& args, std::size_t lanes,
 
 Task<Error> reduce_scatter_ring(Call& call, CollectiveArgs args) {
   std::array<Task<Error>, most_lanes> strands;
-  const std::size_t lanes =
-      lanes_for(args.tuning, chunks_in(args.count, chunk_elements(args.tuning, args.type)));
+  const std::size_t chunk = chunk_elements(args.tuning, args.type);
+  const std::size_t lanes = lanes_for(args.tuning, chunks_in(longest_block(args), chunk));
   for (std::size_t l = 0; l < lanes; ++l) {
     strands[l] = ring_lane(call, args, lanes, static_cast<std::uint16_t>(l));
   }

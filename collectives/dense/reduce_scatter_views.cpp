@@ -24,6 +24,7 @@ Bytes result_of(const Shot& shot, Range range, int rank) {
 
 Task<Error> reduce_on_device(Call& call, const Shot& shot) {
   const Range own = shot.block_of(call.rank());
+  if (own.size == 0) co_return Error();
   const Bytes out = result_of(shot, own, call.rank());
   std::array<const std::byte*, most_view_ranks> inputs;
   find_inputs(call, shot, own, inputs);
@@ -78,7 +79,7 @@ Task<Error> run_strands(Call& call, const Shot& shot) {
   std::size_t used = 0;
   if (shot.handles.hides_send()) {
     const auto peers = static_cast<std::size_t>(call.size() - 1);
-    const std::size_t giving = strands_of(shot, shot.chunks(0) * peers);
+    const std::size_t giving = strands_of(shot, shot.most_chunks() * peers);
     for (; used < giving; ++used) strands[used] = give_inputs(call, shot, used, giving);
   }
   strands[used++] = reduce_own_block(call, shot);
@@ -91,8 +92,7 @@ Task<Error> reduce_scatter_views(Call& call, CollectiveArgs args) {
   HandleExchange handles(call, args.send, {}, copies_of(args.tuning));
   Shot shot{args, handles, {}, chunk_elements(args.tuning, args.type), call.size()};
   for (int r = 0; r < call.size(); ++r) {
-    const auto at = static_cast<std::size_t>(call.rank_at(r));
-    shot.blocks[static_cast<std::size_t>(r)] = {at * args.count, args.count};
+    shot.blocks[static_cast<std::size_t>(r)] = send_block(args, call.rank_at(r));
   }
   co_return co_await handles.around(run_strands(call, shot));
 }

@@ -49,29 +49,36 @@ bool reads_in_place(const PeerHandles& theirs, Bytes into) {
 struct Moves {
   CollectiveArgs args;
   HandleExchange& handles;
-  std::size_t block;  // in bytes
-  std::size_t chunk;  // in elements
+  const Range* sent;    // as for move_blocks
+  std::size_t longest;  // elements of the longest block that this rank sends or gets
+  std::size_t chunk;    // in elements
   std::size_t peers;
 
-  std::size_t messages() const { return chunks_in(args.count, chunk) * peers; }
+  // Those of shorter blocks do not all exist.
+  std::size_t messages() const { return chunks_in(longest, chunk) * peers; }
   std::size_t lanes() const { return lanes_for(args.tuning, messages()); }
   bool reaches_all(const Call& call) const {
     bool all = true;
     for (int r = 0; r < call.size(); ++r) all &= r == call.rank() || reaches_sent(handles[r]);
     return all;
   }
-  // Where the block for `rank` begins in the send buffer of any rank.
-  std::size_t offset_for(const Call& call, int rank) const {
-    return args.send.size == block ? 0 : static_cast<std::size_t>(call.rank_at(rank)) * block;
+  bool is_for_each() const { return args.collective == Collective::alltoall; }
+  // Where the block for this rank begins in the send buffer of `rank`, in bytes.
+  std::size_t offset_in(const Call& call, int rank) const {
+    if (!is_for_each()) return 0;
+    const Range block =
+        sent ? sent[static_cast<std::size_t>(rank)] : send_block(args, call.callers_rank());
+    return block.begin * size_of(args.type);
   }
   Bytes sent_to(const Call& call, int rank) const {
-    return args.send.part(offset_for(call, rank), block);
+    return is_for_each() ? part(args.send, args.type, send_block(args, call.rank_at(rank)))
+                         : args.send;
   }
   Bytes block_of(const Call& call, int owner) const {
-    return args.recv.part(static_cast<std::size_t>(call.rank_at(owner)) * block, block);
+    return part(args.recv, args.type, recv_block(args, call.rank_at(owner)));
   }
   Bytes piece(Bytes whole, std::size_t k) const {
-    return part(whole, args.type, chunk_of({0, args.count}, chunk, k));
+    return part(whole, args.type, chunk_of({0, elements_in(whole, args.type)}, chunk, k));
   }
 };
 
@@ -84,6 +91,7 @@ Task<Error> give_blocks(Call& call, const Moves& moves, std::size_t lane) {
     if (moves.handles[to].sees_send) continue;
     const std::size_t k = i / moves.peers;
     const Bytes data = moves.piece(moves.sent_to(call, to), k);
+    if (data.size == 0) continue;
     Error error = co_await call.send(to, block_lane, static_cast<std::uint32_t>(k), data);
     if (error) co_return error;
   }
@@ -98,6 +106,7 @@ Task<Error> take_blocks(Call& call, const Moves& moves, std::size_t lane) {
     if (reaches_sent(moves.handles[from])) continue;
     const std::size_t k = i / moves.peers;
     const Bytes into = moves.piece(moves.block_of(call, from), k);
+    if (into.size == 0) continue;
     Error error = co_await call.recv(from, block_lane, static_cast<std::uint32_t>(k), into);
     if (error) co_return error;
   }
@@ -105,12 +114,13 @@ Task<Error> take_blocks(Call& call, const Moves& moves, std::size_t lane) {
 }
 
 Task<Error> copy_reached(Call& call, const Moves& moves) {
-  const std::size_t offset = moves.offset_for(call, call.rank());
   for (int d = 1; d < call.size(); ++d) {
     const int rank = wrap(call.rank() + d, call.size());
     const PeerHandles& theirs = moves.handles[rank];
     if (!reaches_sent(theirs)) continue;
+    const std::size_t offset = moves.offset_in(call, rank);
     const Bytes block = moves.block_of(call, rank);
+    if (block.size == 0) continue;
     if (reads_in_place(theirs, block)) {
       call.run<CopyKernel>({block.data, theirs.send + offset, block.size});
       continue;
@@ -147,8 +157,12 @@ Task<Error> copy_sent(Call& call, const HandleExchange& handles, int rank, std::
   co_return co_await copy_by_host(call, theirs, rank, offset, into, chunk);
 }
 
-Task<Error> move_blocks(Call& call, const CollectiveArgs& args, HandleExchange& handles) {
-  const Moves moves{args, handles, args.count * size_of(args.type),
+Task<Error> move_blocks(Call& call, const CollectiveArgs& args, HandleExchange& handles,
+                        const Range* sent) {
+  const Moves moves{args,
+                    handles,
+                    sent,
+                    longest_block(args),
                     chunk_elements(args.tuning, args.type),
                     static_cast<std::size_t>(call.size() - 1)};
   const Fence copied =

@@ -19,8 +19,10 @@ Task<Error> copy_sent(Call& call, const HandleExchange& handles, int rank, std::
                       Bytes into, Tuning tuning);
 
 // Fills the block of every rank in recv, its own included: with the whole send buffer of that rank,
-// or, where send has a block for each rank, with the block for this rank.
-Task<Error> move_blocks(Call& call, const CollectiveArgs& args, HandleExchange& handles);
+// or, in an alltoall, with the block for this rank. `sent`: of an alltoall with uneven blocks, by
+// rank, where this block lies in the send buffer of that rank.
+Task<Error> move_blocks(Call& call, const CollectiveArgs& args, HandleExchange& handles,
+                        const Range* sent = nullptr);
 
 // Cost of move_blocks by messages, where no ranks share memory.
 double moved_blocks_cost(const Shape& shape, const LinkCost& link);

@@ -33,7 +33,7 @@ Scratch Shot::room_for_fetched(const Call& call) const {
 
 Task<Error> give_inputs(Call& call, const Shot& shot, std::size_t strand, std::size_t strands) {
   const auto peers = static_cast<std::size_t>(shot.ranks - 1);
-  const std::size_t messages = shot.chunks(0) * peers;
+  const std::size_t messages = shot.most_chunks() * peers;
   for (std::size_t i = strand; i < messages; i += strands) {
     const int to = wrap(call.rank() + 1 + static_cast<int>(i % peers), shot.ranks);
     const auto k = static_cast<std::uint32_t>(i / peers);

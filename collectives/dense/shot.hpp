@@ -25,6 +25,11 @@ struct Shot {
   std::uint32_t chunks(int owner) const {
     return static_cast<std::uint32_t>(chunks_in(block_of(owner).size, chunk));
   }
+  // Of the longest block.
+  std::uint32_t most_chunks() const {
+    return static_cast<std::uint32_t>(
+        chunks_in(longest_of(blocks.data(), static_cast<std::size_t>(ranks)), chunk));
+  }
   std::byte* at(std::byte* vector, Range range) const {
     return vector + range.begin * size_of(args.type);
   }
@@ -37,7 +42,7 @@ struct Shot {
 };
 
 // Sends block p of this rank's vector, chunk by chunk, to each rank p that cannot read it: every
-// `strands`-th message from message `strand` on. Relies on no block being longer than the first.
+// `strands`-th message from message `strand` on.
 Task<Error> give_inputs(Call& call, const Shot& shot, std::size_t strand = 0,
                         std::size_t strands = 1);
 

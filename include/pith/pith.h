@@ -251,6 +251,28 @@ PITH_API pithResult_t pithAllGather(const void* send, void* recv, size_t sendcou
  * is no in-place form. */
 PITH_API pithResult_t pithAlltoAll(const void* send, void* recv, size_t count, pithDataType_t type,
                                    pithComm_t comm, pithStream_t stream);
+/* The same three with blocks of different sizes, which may be 0. A count array has an element for
+ * each rank and is read before the call returns. A displs array says where each rank's block begins
+ * in its buffer, counted in elements; NULL: behind the block of the rank before. The blocks of recv
+ * must not overlap. In place as above, with the own block of the other buffer.
+ *
+ * pithAllGatherV: rank r's send, of recvcounts[r] elements, at recv + displs[r]. recvcounts must be
+ * the same on all ranks, displs need not.
+ * pithReduceScatterV: send holds the blocks one behind another, that of rank r has recvcounts[r]
+ * elements: rank r's recv = op over ranks of it. recvcounts must be the same on all ranks.
+ * pithAlltoAllV: rank r gets sendcounts[r] elements from send + sdispls[r], and its own come to
+ * recv + rdispls[r]. Its sendcounts[this rank] must be recvcounts[r] here, else ranks get
+ * pithInvalidUsage, at the latest from their next call. */
+PITH_API pithResult_t pithAllGatherV(const void* send, void* recv, const size_t* recvcounts,
+                                     const size_t* displs, pithDataType_t type, pithComm_t comm,
+                                     pithStream_t stream);
+PITH_API pithResult_t pithReduceScatterV(const void* send, void* recv, const size_t* recvcounts,
+                                         pithDataType_t type, pithRedOp_t op, pithComm_t comm,
+                                         pithStream_t stream);
+PITH_API pithResult_t pithAlltoAllV(const void* send, const size_t* sendcounts,
+                                    const size_t* sdispls, void* recv, const size_t* recvcounts,
+                                    const size_t* rdispls, pithDataType_t type, pithComm_t comm,
+                                    pithStream_t stream);
 /* The root's recv holds nranks * sendcount elements: rank r's send at recv + r * sendcount. recv is
  * not used on other ranks. */
 PITH_API pithResult_t pithGather(const void* send, void* recv, size_t sendcount,

@@ -7,23 +7,12 @@
 #include "api/comm_handle.hpp"
 #include "api/completion.hpp"
 #include "api/compressor_handle.hpp"
-#include "api/last_error.hpp"
-#include "streams/stream_memory.hpp"
+#include "api/submission.hpp"
 
 using namespace pith;
 using namespace pith::api;
 
 namespace {
-
-template <class Body>
-pithResult_t concluded(pithComm_t comm, Body body) noexcept {
-  return guarded(comm, [&] { return conclude(body()); });
-}
-
-Error check_call(const char* function, pithComm_t comm, pithDataType_t type) {
-  if (Error error = check_communicator(function, comm)) return error;
-  return check_type(function, type);
-}
 
 // That the larger of the two buffers fits into the address space.
 Error check_extent(const char* function, const char* argument, size_t count, pithDataType_t type,
@@ -46,39 +35,6 @@ CollectiveArgs make_args(Collective collective, const void* send, const void* re
           .type = static_cast<DType>(type),
           .root = root,
           .wire = wire};
-}
-
-// Precondition: check_op has accepted `op`.
-Error set_op(const char* function, pithRedOp_t op, pithComm_t comm, pithStream_t stream,
-             CollectiveArgs& args) {
-  if (op < op_count) {
-    args.op = static_cast<Op>(op);
-    return {};
-  }
-  args.factor = comm->ops.find(op)->factor;
-  const std::byte* scalar = args.factor.where;
-  if (stream || !scalar) return {};
-  const Expected<bool> on_device = is_device_memory(scalar);
-  if (!on_device) return told_by(function, on_device.error());
-  if (!*on_device) return {};
-  return {Code::invalid_argument,
-          fmt::format("{}: op has its scalar in device memory ({}), expected a stream", function,
-                      static_cast<const void*>(scalar))};
-}
-
-Error submit_reduction(const char* function, pithComm_t comm, CollectiveArgs&& args, pithRedOp_t op,
-                       pithStream_t stream) {
-  if (Error error = resolve_stream(function, stream, {args.send.data, args.recv.data}))
-    return error;
-  if (Error error = set_op(function, op, comm, stream, args)) return error;
-  return submit(*comm, args, stream);
-}
-
-Error submit_move(const char* function, pithComm_t comm, CollectiveArgs&& args,
-                  pithStream_t stream) {
-  if (Error error = resolve_stream(function, stream, {args.send.data, args.recv.data}))
-    return error;
-  return submit(*comm, args, stream);
 }
 
 // How a compressor codes the values of a call, which does not hold it.

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "api/reduction_ops.hpp"
 #include "api/registrations.hpp"
@@ -22,7 +23,8 @@ struct pithComm : pith::CallTarget {
   std::shared_ptr<pith::Cancellation> making;  // while being_made
   pith::api::ReductionOps ops = {};
   pith::api::Registrations registrations = {};
-  std::shared_ptr<void> attached;  // data of a layer on top; released first
+  std::vector<pith::Range> blocks = {};  // of the call being made, where they are uneven
+  std::shared_ptr<void> attached;        // data of a layer on top; released first
   std::atomic<bool> has_attached{false};
 
   // Releases all that the handle owns, but not the handle. Precondition: `destroyed` is set, and

@@ -68,6 +68,11 @@ void CallPlanner::Learned::plan(CollectiveArgs& args) {
   if (args.plan.variant != Variant::usual) args.tuning = varied(args.tuning, args.plan.variant);
 }
 
+void CallPlanner::Learned::plan_uneven(CollectiveArgs& args) const {
+  args.plan = plan_of(choices.at(args.collective, SizeClass(bytes_of(args))).chosen);
+  if (args.plan.variant != Variant::usual) args.tuning = varied(args.tuning, args.plan.variant);
+}
+
 CallPlan CallPlanner::Learned::turn_in(Seat& seat, const Choices::Cell& cell, std::uint32_t count) {
   const Turns turns(cell, seat.whose, seat.in_runs, seat.since);
   seat.usual = plan_of(cell.chosen);

@@ -30,9 +30,12 @@ class CallPlanner {
   void adopt(std::string_view saved);
 
   // Not for calls that a graph replays, which have no number: the model alone chooses for them, and
-  // for what carries the parcels of coded calls.
+  // for what carries the parcels of coded calls. With uneven blocks a call is made like one with
+  // equal ones, and nothing is learnt from it.
   void plan(CollectiveArgs& args) {
-    if (learned_ && !args.wire.is_used()) learned_->plan(args);
+    if (!learned_ || args.wire.is_used()) return;
+    if (args.uneven.used()) return learned_->plan_uneven(args);
+    learned_->plan(args);
   }
 
   // By any thread.
@@ -59,6 +62,7 @@ class CallPlanner {
 
     void adopt(Collective collective, SizeClass size, const Choices& wanted);
     void plan(CollectiveArgs& args);
+    void plan_uneven(CollectiveArgs& args) const;
     static CallPlan turn_in(Seat& seat, const Choices::Cell& cell, std::uint32_t count);
   };
 

@@ -25,7 +25,7 @@ inline std::uint64_t begin_call(Recorder& recorder, std::uint32_t number,
                                 const CollectiveArgs& args, std::string_view algorithm) {
   recorder.name_buffer({args.send.data, args.send.size}, "send");
   recorder.name_buffer({args.recv.data, args.recv.size}, "recv");
-  return begin_call(recorder, number, args.send.size, name_of(args.collective), algorithm);
+  return begin_call(recorder, number, args.send.size, name_of(args), algorithm);
 }
 
 inline std::uint64_t begin_call(Recorder& recorder, std::uint32_t number,

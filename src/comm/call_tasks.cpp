@@ -18,11 +18,22 @@ Task<Error> do_nothing(Call&) { co_return Error(); }
 }  // namespace
 
 void CallTasks::complete(CollectiveArgs& args) const {
+  args.tuning = links_.model().tuning();
+  if (args.uneven.used()) return complete_uneven(args);
   const std::size_t bytes = args.count * size_of(args.type);
   const Extent extent = extent_of(args.collective, links_.size());
   args.send.size = bytes * extent.send;
   args.recv.size = bytes * extent.recv;
-  args.tuning = links_.model().tuning();
+}
+
+void CallTasks::complete_uneven(CollectiveArgs& args) const {
+  const UnevenBlocks& blocks = args.uneven;
+  const auto rank = static_cast<std::size_t>(links_.rank());
+  const std::size_t own = blocks.common()[rank].size;
+  const std::size_t send = blocks.send ? end_of(blocks.send, blocks.ranks) : own;
+  const std::size_t recv = blocks.recv ? end_of(blocks.recv, blocks.ranks) : own;
+  args.send.size = send * size_of(args.type);
+  args.recv.size = recv * size_of(args.type);
 }
 
 Task<Error> CallTasks::task_of(Call& call, const CollectiveArgs& args) {

@@ -38,6 +38,7 @@ class CallTasks {
   }
 
  private:
+  void complete_uneven(CollectiveArgs& args) const;
   Task<Error> task_of(Call& call, const CollectiveArgs& args);
   Task<Error> task_of(Call& call, const CompressedArgs& args);
   Task<Error> task_of(Call& call, const PairArgs& args);

@@ -33,6 +33,12 @@ Expected<bool> Group::end(const char* function) {
   return --depth_ == 0;
 }
 
+void Group::add(std::shared_ptr<Communicator> communicator, const CallArgs& args, void* stream) {
+  collectives_.push_back({std::move(communicator), args, stream, nullptr});
+  auto* const dense = std::get_if<CollectiveArgs>(&collectives_.back().args);
+  if (dense && dense->uneven.used()) dense->uneven = copied_to(blocks_.add(), dense->uneven);
+}
+
 void Group::add(std::shared_ptr<Communicator> communicator, const Message& message, void* stream) {
   const auto same = [&](const MessageBatch& batch) {
     return batch.communicator == communicator && batch.stream == stream;
@@ -174,6 +180,7 @@ void Group::add_messages() {
 
 void Group::clear() {
   collectives_.clear();
+  blocks_.clear();
   batches_.clear();
   for (const CompressedBatch& batch : compressed_) {
     for (const auto& compressor : batch.compressors) compressor->release();
@@ -237,6 +244,7 @@ Request Group::issue(bool driven) {
   prepare(*request);
   // The memory to which the arguments point moves to the request and keeps its address; the group
   // reuses the request's old memory.
+  request->blocks.swap(blocks_);
   request->messages.swap(batches_);
   request->compressed.swap(compressed_);
   issue_all(*request, driven);

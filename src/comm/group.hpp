@@ -24,9 +24,8 @@ class Group {
   // An error if no group is open. True: this was the outermost end.
   Expected<bool> end(const char* function);
 
-  void add(std::shared_ptr<Communicator> communicator, const CallArgs& args, void* stream) {
-    collectives_.push_back({std::move(communicator), args, stream, nullptr});
-  }
+  // Copies where uneven blocks lie.
+  void add(std::shared_ptr<Communicator> communicator, const CallArgs& args, void* stream);
   void add(std::shared_ptr<Communicator> communicator, const Message& message, void* stream);
   // The compressor is claimed, and released when the call has ended or is dropped.
   void add(std::shared_ptr<Communicator> communicator, std::shared_ptr<Compressor> compressor,
@@ -101,6 +100,7 @@ class Group {
   int depth_ = 0;
   std::vector<Collected> collectives_;
   std::vector<void*> streams_;  // scratch of join_streams()
+  Refilled<std::vector<Range>> blocks_;
   Refilled<MessageBatch> batches_;
   Refilled<CompressedBatch> compressed_;
   std::vector<Chain> setups_;

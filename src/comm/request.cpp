@@ -45,6 +45,7 @@ void GiveBack::operator()(pithRequest* request) const noexcept {
   request->calls.clear();
   request->engines.clear();
   request->group.reset();
+  request->blocks.clear();
   request->messages.clear();
   request->compressed.clear();
   request->communicators.clear();

@@ -39,6 +39,7 @@ struct pithRequest {
   // Keeps the communicators alive: another thread may abort and drop the handles while calls run.
   std::vector<std::shared_ptr<pith::Communicator>> communicators;
   std::optional<pith::CallGroup> group;
+  pith::Refilled<std::vector<pith::Range>> blocks;   // memory of the calls' arguments
   pith::Refilled<pith::MessageBatch> messages;       // memory of the calls' arguments
   pith::Refilled<pith::CompressedBatch> compressed;  // memory of the calls' arguments
   pith::Refilled<std::optional<pith::BackgroundCall>> calls;

@@ -16,10 +16,23 @@ std::uint32_t pack(const CollectiveArgs& args) {
   return static_cast<std::uint32_t>(args.collective) | static_cast<std::uint32_t>(args.type) << 8 |
          static_cast<std::uint32_t>(args.op) << 16 |
          static_cast<std::uint32_t>(args.factor.used) << 24 |
-         static_cast<std::uint32_t>(args.wire.is_used()) << 25;
+         static_cast<std::uint32_t>(args.wire.is_used()) << 25 |
+         static_cast<std::uint32_t>(args.uneven.used()) << 26;
 }
 
 bool is_coded(std::uint32_t what) { return (what >> 25 & 1) != 0; }
+bool is_uneven(std::uint32_t what) { return (what >> 26 & 1) != 0; }
+
+// Ranks of an alltoall with uneven blocks agree on none.
+bool has_count(const CollectiveArgs& args) {
+  return args.collective != Collective::alltoall || !args.uneven.used();
+}
+
+// Of uneven blocks: all together. As read from an entry they have only that.
+std::uint64_t count_of(const CollectiveArgs& args) {
+  const Range* const blocks = args.uneven.common();
+  return blocks && has_count(args) ? total_of(blocks, args.uneven.ranks) : args.count;
+}
 
 void unpack(std::uint32_t what, CollectiveArgs& args) {
   args.collective = static_cast<Collective>(what & 0xff);
@@ -34,7 +47,7 @@ std::string operation_of(const CollectiveArgs& args) {
 
 void add_facts(std::vector<CallFact>& facts, const CollectiveArgs& args) {
   if (args.collective == Collective::barrier || args.collective == Collective::split) return;
-  facts.push_back({"count", fmt::format("{}", args.count)});
+  if (has_count(args)) facts.push_back({"count", fmt::format("{}", args.count)});
   facts.push_back({"type", std::string(name_of(args.type))});
   if (reduces(args.collective)) facts.push_back({"op", operation_of(args)});
   if (has_root(args.collective)) facts.push_back({"root", fmt::format("{}", args.root)});
@@ -80,8 +93,9 @@ std::string describe(const CollectiveArgs& args) {
   if (args.collective == Collective::barrier || args.collective == Collective::split) {
     return std::string(name_of(args.collective));
   }
-  std::string text = fmt::format("{}{} of {} {}", args.wire.is_used() ? "compressed " : "",
-                                 name_of(args.collective), args.count, name_of(args.type));
+  const std::string count = has_count(args) ? fmt::format("{} ", count_of(args)) : "";
+  std::string text = fmt::format("{}{} of {}{}", args.wire.is_used() ? "compressed " : "",
+                                 name_of(args), count, name_of(args.type));
   if (reduces(args.collective)) text += fmt::format(", {}", operation_of(args));
   if (has_root(args.collective)) text += fmt::format(", root {}", args.root);
   if (args.wire.is_used()) text += fmt::format(", {}", args.wire.name());
@@ -107,9 +121,10 @@ CallRecorder::Entry& CallRecorder::open_entry(std::uint32_t number, std::uint64_
 
 void CallRecorder::begin(std::uint32_t number, std::uint64_t digest, const CollectiveArgs& args) {
   Entry& e = open_entry(number, digest);
-  e.count.store(args.count, std::memory_order_release);
+  e.count.store(count_of(args), std::memory_order_release);
   e.what.store(pack(args), std::memory_order_release);
   e.root.store(args.root, std::memory_order_release);
+  if (args.uneven.used()) e.blocks.store(digest_of_blocks(args), std::memory_order_release);
   e.tensors.store(0, std::memory_order_release);
   if (args.wire.is_used()) store(args.wire.spec(), e.spec);
   e.number.store(number, std::memory_order_release);
@@ -157,6 +172,13 @@ void CallRecorder::read_compressed(const Entry& e, const CollectiveArgs& args, R
   if (layout_rank_of(spec) == 0) return;
   const std::uint64_t matrices = e.matrices.load(std::memory_order_acquire);
   facts.push_back({"matrices", matrices ? fmt::format("hash {:x}", matrices) : "not stated"});
+}
+
+void CallRecorder::add_blocks(const Entry& e, const CollectiveArgs& args,
+                              std::vector<CallFact>& facts) {
+  if (!has_count(args)) return;
+  const std::uint64_t blocks = e.blocks.load(std::memory_order_acquire);
+  facts.push_back({"blocks", fmt::format("hash {:x}", blocks)});
 }
 
 // As for compressed calls, the keys are in the line and among the facts.
@@ -268,9 +290,11 @@ std::optional<CallRecorder::Read> CallRecorder::read(const Entry& e) {
   read.times.ended_ms = e.ended_ms.load(std::memory_order_acquire);
   const bool compressed = e.tensors.load(std::memory_order_acquire) > 0;
   const bool coded = !compressed && is_coded(what);
-  const std::string name(name_of(args.collective));
+  args.uneven.ranks = is_uneven(what) ? 1 : 0;  // the blocks themselves are not recorded
+  const std::string name(name_of(args));
   read.note.facts.push_back({"collective", compressed || coded ? "compressed " + name : name});
   add_facts(read.note.facts, args);
+  if (args.uneven.used()) add_blocks(e, args, read.note.facts);
   if (compressed) {
     read_compressed(e, args, read);
   } else if (coded) {

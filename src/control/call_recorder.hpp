@@ -107,6 +107,7 @@ class CallRecorder {
     std::atomic<std::uint64_t> step{0};
     std::atomic<std::uint64_t> scale{0};     // bits of a double
     std::atomic<std::uint64_t> matrices{0};  // their hash; 0: none are known
+    std::atomic<std::uint64_t> blocks{0};    // the hash of uneven ones
     std::array<std::atomic<std::uint64_t>, std::tuple_size_v<Spec::Packed>> spec{};
   };
   struct MessageEntry {
@@ -158,6 +159,8 @@ class CallRecorder {
   template <class Entries>
   static void drop_ended(Entries& entries, std::size_t most);
   void write(std::uint64_t serial, std::uint64_t batch, const Message& message);
+  static void add_blocks(const Entry& entry, const CollectiveArgs& args,
+                         std::vector<CallFact>& facts);
   static void read_compressed(const Entry& entry, const CollectiveArgs& args, Read& read);
   static void read_coded(const Entry& entry, CollectiveArgs args, Read& read);
   Entry& entry(std::uint32_t number) { return entries_[number % kept]; }
@@ -175,7 +178,8 @@ class CallRecorder {
   AwaitedNow awaited_;
 };
 
-// "allreduce of 10 float, sum" or "broadcast of 10 float from root 3".
+// "allreduce of 10 float, sum" or "broadcast of 10 float from root 3". With uneven blocks
+// "allgatherv of 10 float", in all, or "alltoallv of float".
 std::string describe(const CollectiveArgs& args);
 // "recv of 10 float from rank 2" or "send of 10 float to rank 2".
 std::string describe(const Message& message);

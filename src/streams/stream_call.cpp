@@ -19,6 +19,7 @@ StreamCall::StreamCall(StreamExecution& o) : owner(o) {
 void StreamCall::keep(const CollectiveArgs& given) {
   compressed = false;
   args = given;
+  if (given.uneven.used()) std::get<CollectiveArgs>(args).uneven = copied_to(blocks, given.uneven);
 }
 
 void StreamCall::keep(const CompressedArgs& given) {

@@ -31,6 +31,7 @@ struct StreamCall : cuda::StreamEntry, Work, StreamOrder::Entry {
   // releases its compressors before the stream goes on.
   bool compressed = false;
   bool unsettled = false;                 // the stream waits until no peer touches its memory
+  std::vector<Range> blocks;              // of a collective with uneven ones
   std::vector<Message> messages;          // of a point-to-point call
   std::vector<CompressedTensor> tensors;  // of a compressed call, or one that may become it
   HeldCompressors held;

@@ -114,6 +114,8 @@ Error place_kind(CollectiveArgs& args, const cuda::Driver& driver, Compute&) {
     memory->kind = pageable ? MemoryKind::host : MemoryKind::cuda;
     (pageable ? plain : reached) = true;
   }
+  // A rank whose block is empty uses its peers' memory as the others do.
+  if (args.uneven.used() && reached) args.send.kind = args.recv.kind = MemoryKind::cuda;
   if (plain && args.factor.where) {
     const Expected<cuda::Where> where = cuda::where_is(driver, args.factor.where);
     if (!where) return where.error();

@@ -142,8 +142,9 @@ Need need_of(const CollectiveArgs& args, std::size_t p) {
   const std::size_t collected = 4 * args.tuning.chunk_bytes;
   const std::size_t work = std::min(vector, std::max(collected, premultiply_room(args.tuning, p)));
   const std::size_t lent = std::min<std::size_t>(p, most_view_ranks);  // by peers, at once
+  const std::size_t ranges = std::bit_ceil(1 + args.uneven.ranks * sizeof(Range));
   return {2 * ((p + strands) * chunk + (p + 1) * whole + 2 * work),
-          2 * ((lent + strands) * chunk + (lent + 4) * whole + 2 * work)};
+          2 * ((lent + strands) * chunk + (lent + 4) * whole + 2 * work + ranges)};
 }
 
 // The network reads and writes these messages itself, in scratch of the device.

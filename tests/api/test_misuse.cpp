@@ -239,6 +239,16 @@ Call allgather(std::size_t count) {
   };
 }
 
+// The odd ranks' counts have the same sum.
+Call allgather_v(std::size_t first) {
+  return [=](pithComm_t comm) {
+    std::vector<char> send(20);
+    std::vector<char> recv(60);
+    const std::size_t counts[] = {first, 20 - first, 7};
+    return pithAllGatherV(send.data(), recv.data(), counts, nullptr, pithInt8, comm, nullptr);
+  };
+}
+
 Call split() {
   return [](pithComm_t comm) {
     pithComm_t made = nullptr;
@@ -339,7 +349,11 @@ TEST_CASE("ranks disagree on a call", "[misuse]") {
   SECTION("a long and a short one") {
     disagree(allreduce(200'000, pithInt32, pithSum), allreduce(1, pithInt32, pithSum));
   }
-  SECTION("blocks") { disagree(alltoall(100), alltoall(101)); }
+  SECTION("blocks") {
+    disagree(alltoall(100), alltoall(101));
+    disagree(allgather_v(5), allgather_v(6));
+    disagree(allgather_v(10), allgather(10));
+  }
   SECTION("algorithms that they choose") {
     disagree(reduce_scatter(100, pithSum), reduce_scatter(100'000, pithSum));
     disagree(reduce_scatter(100, pithSum), alltoall(100));

@@ -1,5 +1,6 @@
 // Bad arguments of the collectives with a root or one block a rank, of operations and
 // registrations.
+#include <algorithm>
 #include <csignal>
 #include <limits>
 
@@ -51,6 +52,68 @@ void bad_moves(Rank& self) {
   // Nothing was sent and nothing changed: all ranks go on.
   ok(pithReduce(a, b, 4, f32, pithSum, 0, comm, nullptr));
   ensure(me != 0 || b[3] == 4.0f * static_cast<float>(out), "a wrong sum after refused calls");
+}
+
+void bad_uneven(Rank& self) {
+  const Comm comm(self.join());
+  constexpr auto bad = pithInvalidArgument;
+  constexpr auto f32 = pithFloat32;
+  float a[16] = {1, 2, 3, 4};
+  float b[16] = {};
+  const std::size_t twos[] = {2, 2, 2};
+  const std::size_t large[] = {1, most / 8, most / 8};
+  const std::size_t far[] = {0, most / 4, 0};
+  std::size_t other[] = {2, 2, 2};
+  other[self.rank] = 3;
+  const auto own = "[" + std::to_string(self.rank) + "]";
+  fails(pithAllGatherV(a, b, nullptr, nullptr, f32, comm, nullptr), bad,
+        {"pithAllGatherV", "recvcounts is NULL"});
+  fails(pithAllGatherV(nullptr, b, twos, nullptr, f32, comm, nullptr), bad, {"send is NULL"});
+  fails(pithAllGatherV(a, nullptr, twos, nullptr, f32, comm, nullptr), bad, {"recv is NULL"});
+  fails(pithAllGatherV(a, b, large, nullptr, f32, comm, nullptr), bad,
+        {"recvcounts[2] is", "behind", "expected an end of at most"});
+  fails(pithAllGatherV(a, b, twos, far, f32, comm, nullptr), bad,
+        {"recvcounts[1] is 2", "displs[1]", "expected an end of at most"});
+  fails(pithReduceScatterV(a, b, nullptr, f32, pithSum, comm, nullptr), bad,
+        {"pithReduceScatterV", "recvcounts is NULL"});
+  fails(pithReduceScatterV(a, nullptr, twos, f32, pithSum, comm, nullptr), bad, {"recv is NULL"});
+  fails(pithReduceScatterV(a, b, twos, f32, static_cast<pithRedOp_t>(wild_ops.front()), comm,
+                           nullptr),
+        bad, {"op is", "expected 0 to 4"});
+  fails(pithAlltoAllV(a, nullptr, nullptr, b, twos, nullptr, f32, comm, nullptr), bad,
+        {"pithAlltoAllV", "sendcounts is NULL"});
+  fails(pithAlltoAllV(a, twos, nullptr, b, nullptr, nullptr, f32, comm, nullptr), bad,
+        {"recvcounts is NULL"});
+  fails(pithAlltoAllV(a, twos, nullptr, a, twos, nullptr, f32, comm, nullptr), bad,
+        {"recv is send", "another buffer"});
+  fails(pithAlltoAllV(a, twos, nullptr, b, other, nullptr, f32, comm, nullptr), bad,
+        {"recvcounts" + own + " is 3", "sendcounts" + own, "is 2"});
+  fails(pithAlltoAllV(a, twos, nullptr, b, twos, far, f32, comm, nullptr), bad, {"rdispls[1]"});
+  fails(pithAlltoAllV(a, twos, nullptr, b, twos, nullptr, f32, nullptr, nullptr), bad,
+        {"comm is NULL"});
+
+  // Nothing was sent and nothing changed: all ranks go on.
+  ok(pithAlltoAllV(a, twos, nullptr, b, twos, nullptr, f32, comm, nullptr));
+  ensure(b[3] == (self.rank == 0 ? 2.0F : 4.0F) || self.rank == 2, "a wrong exchange");
+}
+
+// The other ranks hear of it, in this call or in the next one.
+void different_counts(Rank& self, std::size_t given, std::size_t expected) {
+  const Comm comm(self.join());
+  const Buffer send(3 * given * sizeof(float), false);
+  const Buffer recv(3 * std::max(given, expected) * sizeof(float), false);
+  const std::size_t sent[] = {given, given, given};
+  std::size_t received[] = {given, given, given};
+  if (self.rank == 1) received[2] = expected;
+  const double begun_s = now_s();
+  pithResult_t result = pithAlltoAllV(send.data(), sent, nullptr, recv.data(), received, nullptr,
+                                      pithFloat32, comm, nullptr);
+  for (int next = 0; result == pithSuccess && next < 2; ++next) result = pithBarrier(comm, nullptr);
+  const std::string text = pithGetLastError(nullptr);
+  ensure(result == pithInvalidUsage, "code " + std::to_string(result) + ": " + text);
+  ensure(text.find("rank 2 sent ") != std::string::npos, text + " does not name rank 2");
+  self.in_time(now_s() - begun_s, 2, "to hear of a mismatch");
+  ensure(pithBarrier(comm, nullptr) != pithSuccess, "not revoked");
 }
 
 void bad_operations(Rank& self) {
@@ -321,6 +384,24 @@ TEST_CASE("bad arguments of moves", "[misuse]") {
   for (const Setup& setup : every_link()) {
     INFO(name_of(setup));
     CHECK(run(2, setup, bad_moves) == "");
+  }
+}
+
+TEST_CASE("bad arguments of moves with blocks of different sizes", "[misuse][uneven]") {
+  CHECK(run(3, Setup(), bad_uneven) == "");
+}
+
+// Also by a whole chunk, and where one of the two takes the block for empty.
+TEST_CASE("ranks count a block of an alltoall differently", "[misuse][uneven]") {
+  const std::vector<Setup> links = every_link();
+  std::size_t link = 0;
+  for (const auto& [given, expected] : std::vector<std::pair<std::size_t, std::size_t>>{
+           {10, 9}, {10, 11}, {0, 5}, {5, 0}, {16'384, 0}, {16'384, 32'768}, {32'768, 16'384}}) {
+    const Setup& setup = links[link++ % links.size()];
+    INFO(name_of(setup) << ", " << given << " against " << expected);
+    CHECK(run_in_time(3, setup, [&, sent = given, wanted = expected](Rank& self) {
+            different_counts(self, sent, wanted);
+          }) == "");
   }
 }
 

@@ -31,6 +31,16 @@ for dtype in TYPES:
     same(comm.reduce_scatter(x), every.sum(axis=0)[part].astype(dtype))
     same(comm.all_gather(x), every)
     same(comm.all_to_all(x), np.concatenate([mine(r, dtype)[part] for r in range(size)]))
+    parts = [(r * 2 + 1) % 4 for r in range(size)]  # also none
+    before = sum(parts[:rank])
+    rows = np.concatenate([mine(r, dtype)[:parts[r]] for r in range(size)])
+    same(comm.all_gather_v(x[:parts[rank]].copy(), parts), rows)
+    summed = (rows.astype("float64") * size).astype(dtype)[before:before + parts[rank]]
+    same(comm.reduce_scatter_v(rows, parts), summed)
+    sent = [(rank + r) % 3 for r in range(size)]
+    got = comm.all_to_all_v(np.repeat(x[:1], sum(sent), axis=0), sent, sent)
+    firsts = [np.repeat(mine(r, dtype)[:1], sent[r], axis=0) for r in range(size)]
+    same(got, np.concatenate(firsts))
     for root in range(size):
         same(comm.broadcast(x.copy(), root), every[root])
         same(comm.broadcast(x, root, np.empty_like(x)), every[root])

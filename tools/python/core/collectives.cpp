@@ -6,6 +6,7 @@
 
 #include "compressor.hpp"
 #include "group.hpp"
+#include "nanobind/stl/vector.h"
 #include "operation.hpp"
 #include "request.hpp"
 #include "result_array.hpp"
@@ -298,6 +299,131 @@ nb::object all_to_all(Self self, nb::handle x, nb::handle out, nb::handle compre
                  });
 }
 
+// How many rows of an array, parts of its first axis, each rank has.
+class RowCounts {
+ public:
+  // Raises unless there is a number for each rank, and `like` has rows.
+  RowCounts(const char* argument, nb::handle given, const ArrayArgument& like, const Self& self)
+      : argument_(argument), rank_(static_cast<std::size_t>(self.p->rank())) {
+    if (like.shape().empty()) refuse("x has shape (), expected a first axis");
+    if (!nb::try_cast(given, rows_)) refuse(argument_ + " is no sequence of whole numbers");
+    if (static_cast<int>(rows_.size()) != self.p->size()) {
+      refuse(argument_ + " has " + std::to_string(rows_.size()) + " elements, expected " +
+             std::to_string(self.p->size()) + ", one for each rank");
+    }
+    std::size_t per_row = like.type().per_item;
+    for (const std::int64_t extent : like.shape().subspan(1)) {
+      per_row *= static_cast<std::size_t>(extent);
+    }
+    for (std::size_t r = 0; r < rows_.size(); ++r) {
+      if (rows_[r] < 0) refuse_count(r, "expected 0 or more");
+      elements_.push_back(static_cast<std::size_t>(rows_[r]) * per_row);
+      all_ += rows_[r];
+      if (r < rank_) before_ += rows_[r];
+    }
+  }
+  std::int64_t own() const { return rows_[rank_]; }
+  std::int64_t all() const { return all_; }
+  // The share of the rows, in bytes of an array that has all of them, before those of this rank.
+  std::size_t offset_in(const ArrayArgument& whole) const {
+    return all_ == 0
+               ? 0
+               : whole.bytes() / static_cast<std::size_t>(all_) * static_cast<std::size_t>(before_);
+  }
+  void expect_own(std::int64_t rows, const std::string& whose) const {
+    if (own() != rows) refuse_count(rank_, "expected " + std::to_string(rows) + ", " + whose);
+  }
+  void expect_all(std::int64_t rows) const {
+    if (all_ == rows) return;
+    refuse("the sum of " + argument_ + " is " + std::to_string(all_) + ", expected " +
+           std::to_string(rows) + ", the length of x");
+  }
+  std::vector<std::size_t> take() { return std::move(elements_); }
+
+ private:
+  [[noreturn]] void refuse_count(std::size_t rank, const std::string& expected) const {
+    refuse(argument_ + "[" + std::to_string(rank) + "] is " + std::to_string(rows_[rank]) + ", " +
+           expected);
+  }
+
+  std::string argument_;
+  std::size_t rank_;
+  std::vector<std::int64_t> rows_;
+  std::vector<std::size_t> elements_;  // of the C API's arrays
+  std::int64_t all_ = 0;
+  std::int64_t before_ = 0;
+};
+
+// The shape with another number of rows.
+Shape with_rows(std::span<const std::int64_t> shape, std::int64_t rows) {
+  Shape other(shape.begin(), shape.end());
+  other.front() = rows;
+  return other;
+}
+
+nb::object all_gather_v(Self self, nb::handle x, nb::handle counts, nb::handle out, bool async_op,
+                        nb::handle dtype, nb::handle stream) {
+  const Options options{async_op, dtype, stream_of(stream)};
+  const pithComm_t comm = self.p->handle();
+  ArrayArgument send = input("x", x, options);
+  RowCounts rows("counts", counts, send, self);
+  rows.expect_own(send.shape().front(), "the length of x");
+  ResultArray recv = output(x, send, out, with_rows(send.shape(), rows.all()), options);
+  check_overlap(send, recv.array, rows.offset_in(recv.array));
+  const void* const from = send.data();
+  void* const to = recv.array.data();
+  const std::vector<std::size_t> elements_of = rows.take();
+  const pithDataType_t type = send.type().type;
+  return perform(
+      self, options, std::move(recv.object), {{}, {}, std::move(send), std::move(recv.array)}, [&] {
+        return pithAllGatherV(from, to, elements_of.data(), nullptr, type, comm, options.handle());
+      });
+}
+
+nb::object reduce_scatter_v(Self self, nb::handle x, nb::handle counts, nb::handle op,
+                            nb::handle out, bool async_op, nb::handle dtype, nb::handle stream) {
+  const Options options{async_op, dtype, stream_of(stream)};
+  const pithComm_t comm = self.p->handle();
+  ArrayArgument send = input("x", x, options);
+  const Operation operation(op, send.type(), comm);
+  RowCounts rows("counts", counts, send, self);
+  rows.expect_all(send.shape().front());
+  ResultArray recv = output(x, send, out, with_rows(send.shape(), rows.own()), options);
+  check_overlap(recv.array, send, rows.offset_in(send));
+  const void* const from = send.data();
+  void* const to = recv.array.data();
+  const std::vector<std::size_t> elements_of = rows.take();
+  const pithDataType_t type = send.type().type;
+  return perform(self, options, std::move(recv.object),
+                 {{}, {}, std::move(send), std::move(recv.array)}, [&] {
+                   return pithReduceScatterV(from, to, elements_of.data(), type, operation, comm,
+                                             options.handle());
+                 });
+}
+
+nb::object all_to_all_v(Self self, nb::handle x, nb::handle send_counts, nb::handle recv_counts,
+                        nb::handle out, bool async_op, nb::handle dtype, nb::handle stream) {
+  const Options options{async_op, dtype, stream_of(stream)};
+  const pithComm_t comm = self.p->handle();
+  ArrayArgument send = input("x", x, options);
+  RowCounts leaving("send_counts", send_counts, send, self);
+  RowCounts arriving("recv_counts", recv_counts, send, self);
+  leaving.expect_all(send.shape().front());
+  arriving.expect_own(leaving.own(), "what this rank sends itself");
+  ResultArray recv = output(x, send, out, with_rows(send.shape(), arriving.all()), options);
+  if (self.p->size() > 1) check_overlap(send, recv.array, recv.array.bytes());
+  const void* const from = send.data();
+  void* const to = recv.array.data();
+  const std::vector<std::size_t> sent = leaving.take();
+  const std::vector<std::size_t> received = arriving.take();
+  const pithDataType_t type = send.type().type;
+  return perform(self, options, std::move(recv.object),
+                 {{}, {}, std::move(send), std::move(recv.array)}, [&] {
+                   return pithAlltoAllV(from, sent.data(), nullptr, to, received.data(), nullptr,
+                                        type, comm, options.handle());
+                 });
+}
+
 nb::object send_to(Self self, nb::handle x, int peer, bool async_op, nb::handle dtype,
                    nb::handle stream) {
   const Options options{async_op, dtype, stream_of(stream)};
@@ -336,6 +462,7 @@ void add_collectives(CommunicatorType& type) {
   const auto x = nb::arg("x");
   const auto op = nb::arg("op") = "sum";
   const auto out = nb::arg("out").none() = nb::none();
+  const auto counts = nb::arg("counts");
   const auto root = nb::arg("root") = 0;
   const auto async_op = nb::arg("async_op") = false;
   const auto dtype = nb::arg("dtype").none() = nb::none();
@@ -351,6 +478,10 @@ void add_collectives(CommunicatorType& type) {
       .def("reduce_scatter", &reduce_scatter, x, op, out, more, compressor, async_op, dtype, stream)
       .def("scatter", &scatter, nb::arg("x").none(), root, out, more, async_op, dtype, stream)
       .def("all_to_all", &all_to_all, x, out, more, compressor, async_op, dtype, stream)
+      .def("all_gather_v", &all_gather_v, x, counts, out, more, async_op, dtype, stream)
+      .def("reduce_scatter_v", &reduce_scatter_v, x, counts, op, out, more, async_op, dtype, stream)
+      .def("all_to_all_v", &all_to_all_v, x, nb::arg("send_counts"), nb::arg("recv_counts"), out,
+           more, async_op, dtype, stream)
       .def("send", &send_to, x, nb::arg("peer"), more, async_op, dtype, stream)
       .def("recv", &recv_from, nb::arg("out"), nb::arg("peer"), more, async_op, dtype, stream)
       .def("barrier", &barrier, more, async_op);

@@ -420,6 +420,114 @@ class Communicator:
         stream: Any = None,
     ) -> _A | Request[_A]: ...
     @overload
+    def all_gather_v(
+        self,
+        x: _A,
+        counts: Sequence[int],
+        out: _A | None = None,
+        *,
+        async_op: Literal[False] = False,
+        dtype: str | None = None,
+        stream: Any = None,
+    ) -> _A:
+        """The arrays of all ranks, along the first axis; rank r has counts[r] rows."""
+    @overload
+    def all_gather_v(
+        self,
+        x: _A,
+        counts: Sequence[int],
+        out: _A | None = None,
+        *,
+        async_op: Literal[True],
+        dtype: str | None = None,
+        stream: Any = None,
+    ) -> Request[_A]: ...
+    @overload
+    def all_gather_v(
+        self,
+        x: _A,
+        counts: Sequence[int],
+        out: _A | None = None,
+        *,
+        async_op: bool,
+        dtype: str | None = None,
+        stream: Any = None,
+    ) -> _A | Request[_A]: ...
+    @overload
+    def reduce_scatter_v(
+        self,
+        x: _A,
+        counts: Sequence[int],
+        op: _Op = "sum",
+        out: _A | None = None,
+        *,
+        async_op: Literal[False] = False,
+        dtype: str | None = None,
+        stream: Any = None,
+    ) -> _A:
+        """The op over all ranks; rank r gets counts[r] rows of it, the first rows rank 0."""
+    @overload
+    def reduce_scatter_v(
+        self,
+        x: _A,
+        counts: Sequence[int],
+        op: _Op = "sum",
+        out: _A | None = None,
+        *,
+        async_op: Literal[True],
+        dtype: str | None = None,
+        stream: Any = None,
+    ) -> Request[_A]: ...
+    @overload
+    def reduce_scatter_v(
+        self,
+        x: _A,
+        counts: Sequence[int],
+        op: _Op = "sum",
+        out: _A | None = None,
+        *,
+        async_op: bool,
+        dtype: str | None = None,
+        stream: Any = None,
+    ) -> _A | Request[_A]: ...
+    @overload
+    def all_to_all_v(
+        self,
+        x: _A,
+        send_counts: Sequence[int],
+        recv_counts: Sequence[int],
+        out: _A | None = None,
+        *,
+        async_op: Literal[False] = False,
+        dtype: str | None = None,
+        stream: Any = None,
+    ) -> _A:
+        """The next send_counts[r] rows go to rank r; from it come recv_counts[r]."""
+    @overload
+    def all_to_all_v(
+        self,
+        x: _A,
+        send_counts: Sequence[int],
+        recv_counts: Sequence[int],
+        out: _A | None = None,
+        *,
+        async_op: Literal[True],
+        dtype: str | None = None,
+        stream: Any = None,
+    ) -> Request[_A]: ...
+    @overload
+    def all_to_all_v(
+        self,
+        x: _A,
+        send_counts: Sequence[int],
+        recv_counts: Sequence[int],
+        out: _A | None = None,
+        *,
+        async_op: bool,
+        dtype: str | None = None,
+        stream: Any = None,
+    ) -> _A | Request[_A]: ...
+    @overload
     def send(
         self,
         x: Any,

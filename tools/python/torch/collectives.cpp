@@ -1,6 +1,8 @@
 // Sums, broadcasts and gathers of Collectives.
 #include "collectives.hpp"
 
+#include <algorithm>
+
 #include "dtypes.hpp"
 #include "errors.hpp"
 #include "tensor_lists.hpp"
@@ -153,15 +155,21 @@ Call Collectives::reduce_exchanged(const at::Tensor& output, const at::Tensor& i
 
 namespace {
 
+// `counts`: elements of the parts of `input`, by rank, if they differ.
 Call reduce_scatter_call(const at::Tensor& output, const at::Tensor& input,
-                         const Reduction& reduction) {
+                         const Reduction& reduction, std::vector<std::size_t> counts = {}) {
   Call call;
   const at::Tensor from = reduction.operand(input);
   const at::Tensor to = reduction.operand(output);
-  call.issue = [reduction, from, to](pithComm_t comm, pithStream_t stream) {
+  // A complex number is an operand of two elements.
+  const int64_t elements = std::max<int64_t>(1, input.numel());
+  for (std::size_t& count : counts) count *= static_cast<std::size_t>(from.numel() / elements);
+  call.issue = [reduction, from, to, counts](pithComm_t comm, pithStream_t stream) {
     const Reduction::Operation op(reduction, comm);
-    check(pithReduceScatter(from.data_ptr(), to.data_ptr(), count_of(to), reduction.type(), op,
-                            comm, stream));
+    check(counts.empty() ? pithReduceScatter(from.data_ptr(), to.data_ptr(), count_of(to),
+                                             reduction.type(), op, comm, stream)
+                         : pithReduceScatterV(from.data_ptr(), to.data_ptr(), counts.data(),
+                                              reduction.type(), op, comm, stream));
   };
   call.finish = [reduction, to, output] { reduction.store(to, output); };
   return call;
@@ -192,11 +200,18 @@ WorkReturned Collectives::reduce_scatter(TensorList& outputs, TensorLists& input
                                          const c10d::ReduceScatterOptions& opts) {
   const at::Tensor output = only(outputs, "reduce_scatter");
   TORCH_CHECK_VALUE(inputs.size() == 1, "reduce_scatter: expected one list of inputs");
-  check_alike(inputs[0], size_, output, "reduce_scatter");
+  check_uneven(inputs[0], size_, output, rank_, "reduce_scatter");
   const Reduction reduction(output.scalar_type(), opts.reduceOp);
   const at::Tensor input = flattened(inputs[0]);
-  Call call = reduction.is_native() ? reduce_scatter_call(output, input, reduction)
-                                    : reduce_exchanged(output, input, reduction);
+  Call call;
+  if (!all_same_count(inputs[0])) {
+    TORCH_CHECK_VALUE(reduction.is_native(),
+                      "reduce_scatter: expected tensors of one length for this type and operation");
+    call = reduce_scatter_call(output, input, reduction, counts_of_each(inputs[0]));
+  } else {
+    call = reduction.is_native() ? reduce_scatter_call(output, input, reduction)
+                                 : reduce_exchanged(output, input, reduction);
+  }
   call.facts = {OpType::REDUCE_SCATTER, "pith:reduce_scatter", inputs[0], {outputs}};
   call.where = output;
   return run(std::move(call), opts.asyncOp);
@@ -265,7 +280,6 @@ WorkReturned Collectives::allgather_into_tensor_coalesced(TensorList& outputs, T
       opts.asyncOp);
 }
 
-// Tensors of different lengths: each rank broadcasts its own.
 WorkReturned Collectives::allgather(TensorLists& outputs, TensorList& inputs,
                                     const c10d::AllgatherOptions& opts) {
   const at::Tensor input = only(inputs, "all_gather");
@@ -284,14 +298,9 @@ WorkReturned Collectives::allgather(TensorLists& outputs, TensorList& inputs,
     };
     return run(std::move(call), opts.asyncOp);
   }
-  call.grouped = true;
-  call.issue = [from, memory, to](pithComm_t comm, pithStream_t stream) {
-    auto* next = static_cast<std::byte*>(memory.data_ptr());
-    for (std::size_t root = 0; root < to.size(); ++root) {
-      check(pithBroadcast(from.data_ptr(), next, bytes_of(to[root]), pithUint8,
-                          static_cast<int>(root), comm, stream));
-      next += bytes_of(to[root]);
-    }
+  call.issue = [from, memory, counts = bytes_of_each(to)](pithComm_t comm, pithStream_t stream) {
+    check(pithAllGatherV(from.data_ptr(), memory.data_ptr(), counts.data(), nullptr, pithUint8,
+                         comm, stream));
   };
   return run(std::move(call), opts.asyncOp);
 }

@@ -145,21 +145,26 @@ WorkReturned Collectives::alltoall_base(at::Tensor& output, at::Tensor& input,
   if (from.is_alias_of(to)) from = from.clone();
   const TensorList inputs = parts_of(from, input_splits, size_, "input");
   const TensorList outputs = parts_of(to, output_splits, size_, "output");
-  Call call{{OpType::ALLTOALL_BASE, "pith:all_to_all", {input}, {{output}}}, {}, {}, true, output};
+  Call call{{OpType::ALLTOALL_BASE, "pith:all_to_all", {input}, {{output}}}, {}, {}, false, output};
   call.finish = [to, target = output] { unpack(to, target); };
   const bool equal = input_splits.empty() && output_splits.empty();
   if (equal) {
     TORCH_CHECK_VALUE(bytes_of(from) == bytes_of(to), "all_to_all_single: the input has ",
                       bytes_of(from), " bytes, the output ", bytes_of(to),
                       ", expected the same without split sizes");
-    call.grouped = false;
     call.issue = [from, to, size = size_](pithComm_t comm, pithStream_t stream) {
       check(pithAlltoAll(from.data_ptr(), to.data_ptr(),
                          bytes_of(from) / static_cast<std::size_t>(size), pithUint8, comm, stream));
     };
   } else {
-    call.issue = [inputs, outputs](pithComm_t comm, pithStream_t stream) {
-      exchange(outputs, inputs, comm, stream);
+    const std::vector<std::size_t> leaving = bytes_of_each(inputs);
+    const std::vector<std::size_t> arriving = bytes_of_each(outputs);
+    const auto rank = static_cast<std::size_t>(rank_);
+    TORCH_CHECK_VALUE(leaving[rank] == arriving[rank], "all_to_all_single: rank ", rank_,
+                      " sends itself ", leaving[rank], " bytes and expects ", arriving[rank]);
+    call.issue = [from, to, leaving, arriving](pithComm_t comm, pithStream_t stream) {
+      check(pithAlltoAllV(from.data_ptr(), leaving.data(), nullptr, to.data_ptr(), arriving.data(),
+                          nullptr, pithUint8, comm, stream));
     };
   }
   return run(std::move(call), opts.asyncOp);

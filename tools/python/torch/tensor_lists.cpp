@@ -45,11 +45,37 @@ void check_alike(const std::vector<at::Tensor>& tensors, int size, const at::Ten
   }
 }
 
+void check_uneven(const std::vector<at::Tensor>& tensors, int size, const at::Tensor& like,
+                  int rank, const char* call) {
+  TORCH_CHECK_VALUE(static_cast<int>(tensors.size()) == size, call, ": expected ", size,
+                    " tensors, one for each rank, got ", tensors.size());
+  check_alike({tensors[static_cast<std::size_t>(rank)]}, 1, like, call);
+  for (const at::Tensor& tensor : tensors) {
+    TORCH_CHECK_VALUE(tensor.scalar_type() == like.scalar_type(), call,
+                      ": expected tensors of type ", c10::toString(like.scalar_type()),
+                      ", got one of ", c10::toString(tensor.scalar_type()));
+  }
+}
+
 bool all_same_count(const std::vector<at::Tensor>& tensors) {
   for (const at::Tensor& tensor : tensors) {
     if (tensor.numel() != tensors[0].numel()) return false;
   }
   return true;
+}
+
+std::vector<std::size_t> counts_of_each(const std::vector<at::Tensor>& tensors) {
+  std::vector<std::size_t> counts;
+  for (const at::Tensor& tensor : tensors) {
+    counts.push_back(static_cast<std::size_t>(tensor.numel()));
+  }
+  return counts;
+}
+
+std::vector<std::size_t> bytes_of_each(const std::vector<at::Tensor>& tensors) {
+  std::vector<std::size_t> bytes;
+  for (const at::Tensor& tensor : tensors) bytes.push_back(bytes_of(tensor));
+  return bytes;
 }
 
 at::Tensor flat_memory(const std::vector<at::Tensor>& tensors) {

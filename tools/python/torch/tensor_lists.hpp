@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 
+#include <cstddef>
 #include <vector>
 
 namespace pith_torch {
@@ -12,7 +13,13 @@ const at::Tensor& only(const std::vector<at::Tensor>& tensors, const char* call)
 // Throws unless the list has `size` tensors of the count and type of `like`.
 void check_alike(const std::vector<at::Tensor>& tensors, int size, const at::Tensor& like,
                  const char* call);
+// The same for tensors that differ in count: that of `rank` has that of `like`.
+void check_uneven(const std::vector<at::Tensor>& tensors, int size, const at::Tensor& like,
+                  int rank, const char* call);
 bool all_same_count(const std::vector<at::Tensor>& tensors);
+// By rank, as arrays of the C API.
+std::vector<std::size_t> counts_of_each(const std::vector<at::Tensor>& tensors);
+std::vector<std::size_t> bytes_of_each(const std::vector<at::Tensor>& tensors);
 
 // Memory for all elements of the list: that of the tensors themselves if they follow each other.
 // Its contents are undefined, except for tensors that follow each other.

@@ -1,0 +1,24 @@
+// What the functions that move data have in common: checks, then the communicator.
+#pragma once
+
+#include "api/check.hpp"
+#include "api/last_error.hpp"
+
+namespace pith::api {
+
+// Runs the function's body, which returns an Error. In a group an error also fails the group.
+template <class Body>
+pithResult_t concluded(pithComm_t comm, Body body) noexcept {
+  return guarded(comm, [&] { return conclude(body()); });
+}
+
+// That comm takes calls, of this type.
+Error check_call(const char* function, pithComm_t comm, pithDataType_t type);
+// Both find out whose memory the buffers are if the stream is NULL. Precondition of the first:
+// check_op has accepted `op`.
+Error submit_reduction(const char* function, pithComm_t comm, CollectiveArgs&& args, pithRedOp_t op,
+                       pithStream_t stream);
+Error submit_move(const char* function, pithComm_t comm, CollectiveArgs&& args,
+                  pithStream_t stream);
+
+}  // namespace pith::api
