@@ -61,7 +61,7 @@ void bad_uneven(Rank& self) {
   float a[16] = {1, 2, 3, 4};
   float b[16] = {};
   const std::size_t twos[] = {2, 2, 2};
-  const std::size_t large[] = {1, most / 8, most / 8};
+  const std::size_t large[] = {1, most / 16, most / 4};
   const std::size_t far[] = {0, most / 4, 0};
   std::size_t other[] = {2, 2, 2};
   other[self.rank] = 3;

@@ -75,8 +75,7 @@ Sizes common_sizes(const Rank& self, int number) {
   return sizes;
 }
 
-void gathers(Rank& self) {
-  const Comm comm(self.join());
+void gathers_on(Rank& self, pithComm_t comm) {
   const auto me = static_cast<std::size_t>(self.rank);
   for (int number = 0; number < 24; ++number) {
     const auto type = static_cast<pithDataType_t>(number % types);
@@ -100,8 +99,7 @@ void gathers(Rank& self) {
   }
 }
 
-void reduces(Rank& self) {
-  const Comm comm(self.join());
+void reduces_on(Rank& self, pithComm_t comm) {
   const auto me = static_cast<std::size_t>(self.rank);
   for (int number = 0; number < types * ops; ++number) {
     const auto type = static_cast<pithDataType_t>(number / ops);
@@ -126,8 +124,7 @@ void reduces(Rank& self) {
   }
 }
 
-void exchanges(Rank& self) {
-  const Comm comm(self.join());
+void exchanges_on(Rank& self, pithComm_t comm) {
   const auto me = static_cast<std::size_t>(self.rank);
   for (int number = 0; number < 24; ++number) {
     const auto type = static_cast<pithDataType_t>(number % types);
@@ -155,8 +152,7 @@ void exchanges(Rank& self) {
 }
 
 // The arrays of counts may change once a call of a group has returned.
-void in_groups(Rank& self) {
-  const Comm comm(self.join());
+void in_groups_on(Rank& self, pithComm_t comm) {
   const auto size = static_cast<std::size_t>(self.size);
   const auto me = static_cast<std::size_t>(self.rank);
   for (int round = 0; round < 20; ++round) {
@@ -201,8 +197,7 @@ void in_groups(Rank& self) {
 unsigned half_value(std::size_t i) { return 1 + static_cast<unsigned>(i % 8); }
 
 // Means of halves, whose sum would overflow, and sums by factors: both scale their inputs first.
-void scaled(Rank& self) {
-  const Comm comm(self.join());
+void scaled_on(Rank& self, pithComm_t comm) {
   const auto size = static_cast<std::size_t>(self.size);
   Sizes counts(size, 0);
   counts[0] = 150'001;
@@ -233,12 +228,19 @@ void scaled(Rank& self) {
   ok(pithRedOpDestroy(op, comm));
 }
 
+void gathers(Rank& self) { gathers_on(self, Comm(self.join())); }
+void reduces(Rank& self) { reduces_on(self, Comm(self.join())); }
+void exchanges(Rank& self) { exchanges_on(self, Comm(self.join())); }
+void in_groups(Rank& self) { in_groups_on(self, Comm(self.join())); }
+void scaled(Rank& self) { scaled_on(self, Comm(self.join())); }
+
 void all_of_them(Rank& self) {
-  gathers(self);
-  reduces(self);
-  exchanges(self);
-  in_groups(self);
-  scaled(self);
+  const Comm comm(self.join());
+  gathers_on(self, comm);
+  reduces_on(self, comm);
+  exchanges_on(self, comm);
+  in_groups_on(self, comm);
+  scaled_on(self, comm);
 }
 
 }  // namespace
