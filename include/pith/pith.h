@@ -198,6 +198,24 @@ PITH_API pithResult_t pithCommSplit(pithComm_t comm, int color, int key, pithCom
  * flags: PITH_SHRINK_DEFAULT, or PITH_SHRINK_ABORT to abort first what still runs on comm. */
 PITH_API pithResult_t pithCommShrink(pithComm_t comm, int* exclude, int n, pithComm_t* newcomm,
                                      pithConfig_t* config, int flags);
+/* Creates an id for one growth of comm, on the member that calls it, the coordinator; otherwise as
+ * pithGetUniqueId. The program must send it to the ranks that join. */
+PITH_API pithResult_t pithCommGetUniqueId(pithComm_t comm, pithUniqueId* id);
+/* Makes a communicator of the ranks of comm and of others that join: new processes, or some that
+ * take the place of the dead after a shrink. Collective over all of its nranks ranks; nranks must
+ * be more than comm has. comm stays usable and may be destroyed.
+ *
+ * Ranks of comm pass rank = -1 and keep their numbers. The coordinator passes its id; the others
+ * pass NULL or the same id. The call counts as a collective on comm, as a split does. config NULL:
+ * that of comm, with its timeout.
+ * Ranks that join pass comm = NULL, the id, and a rank from comm's size to nranks - 1, each once.
+ * In a group *newcomm is set as by pithCommInitRank. config NULL: the defaults.
+ *
+ * If the ranks disagree, a rank dies, or one has not come after PITH_INIT_TIMEOUT (or
+ * PITH_JOIN_TIMEOUT, if that is longer), the call fails on all ranks. comm is not revoked by that
+ * alone, and another attempt needs another id. */
+PITH_API pithResult_t pithCommGrow(pithComm_t comm, int nranks, const pithUniqueId* id, int rank,
+                                   pithComm_t* newcomm, pithConfig_t* config);
 /* While a call of the calling thread waits, it calls check(context) about every 50 ms. If that
  * returns other than 0, the wait ends: the communicators of the call are revoked, or the creation
  * of a communicator is cancelled, and the call returns pithRemoteError. For programs that look at
@@ -215,9 +233,9 @@ PITH_API pithResult_t pithCommGetAsyncError(pithComm_t comm, pithResult_t* resul
  * entry, the number of failed ranks on return. ranks NULL: only *n is written. */
 PITH_API pithResult_t pithCommGetFailed(pithComm_t comm, int* ranks, int* n);
 /* The number of the last call that all survivors of a shrink had completed; 0 if there is no such
- * call or no shrink. Collectives, barriers and splits are counted from 1; Send and Recv are not
- * counted. Each call of a group counts, but compressed calls that are one exchange count as one.
- * Available on the old and the new communicator of the shrink. */
+ * call or no shrink. Collectives, barriers, splits and growths are counted from 1; Send and Recv
+ * are not counted. Each call of a group counts, but compressed calls that are one exchange count as
+ * one. Available on the old and the new communicator of the shrink. */
 PITH_API pithResult_t pithCommGetLastCompleted(pithComm_t comm, uint64_t* call);
 PITH_API pithResult_t pithCommCount(pithComm_t comm, int* count);
 PITH_API pithResult_t pithCommUserRank(pithComm_t comm, int* rank);

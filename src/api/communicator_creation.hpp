@@ -7,6 +7,7 @@
 #include "api/comm_handle.hpp"
 #include "api/communicator_options.hpp"
 #include "core/error.hpp"
+#include "startup/unique_id.hpp"
 
 namespace pith::api {
 
@@ -20,6 +21,10 @@ std::unique_ptr<pithComm> new_handle(const CommunicatorOptions& options);
 // has open the handle is there, too. `make` looks at `making`; `function`: a literal.
 Error create(const char* function, pithComm_t* comm, const CommunicatorOptions& options,
              const Make& make, const std::shared_ptr<Cancellation>& making);
+
+// A communicator of the holders of the id, as one of them.
+Error create_from_id(const char* function, pithComm_t* comm, const UniqueId& id, int rank,
+                     int nranks, const CommunicatorOptions& options);
 
 // A child of `comm`, for streams of the same context: this thread's may be another, or none.
 // With blocking = 0 its handle appears when comm is ready again.

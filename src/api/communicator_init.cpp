@@ -56,8 +56,12 @@ void warn_of_settings_of_nccl(const Settings& settings) {
   });
 }
 
-Error join(const char* function, pithComm_t* comm, const UniqueId& id, int rank, int nranks,
-           const CommunicatorOptions& options) {
+}  // namespace
+
+namespace pith::api {
+
+Error create_from_id(const char* function, pithComm_t* comm, const UniqueId& id, int rank,
+                     int nranks, const CommunicatorOptions& options) {
   const auto making = std::make_shared<Cancellation>(rank);
   // Read here: while another thread reads it, the program might change its environment.
   Expected<Settings> settings = settings_from_environment();
@@ -72,19 +76,21 @@ Error join(const char* function, pithComm_t* comm, const UniqueId& id, int rank,
   return create(function, comm, options, make, making);
 }
 
-}  // namespace
-
-namespace pith::api {
-
 Error init_rank(const char* function, pithComm_t* comm, int nranks, const pithUniqueId& id,
                 int rank, const pithConfig_t* config) {
   if (Error error = check_pointer(function, "comm", comm)) return error;
   if (Error error = check_nranks(function, nranks, rank)) return error;
   const Expected<UniqueId> loaded = UniqueId::load(id.internal);
   if (!loaded) return told_by(function, loaded.error());
+  if (loaded->members > 0) {
+    return {Code::invalid_argument,
+            fmt::format("{}: id is one from pithCommGetUniqueId, expected one from "
+                        "pithGetUniqueId: pithCommGrow takes the other",
+                        function)};
+  }
   const Expected<CommunicatorOptions> options = read_config(function, config, {});
   if (!options) return options.error();
-  return join(function, comm, *loaded, rank, nranks, *options);
+  return create_from_id(function, comm, *loaded, rank, nranks, *options);
 }
 
 }  // namespace pith::api
@@ -120,7 +126,7 @@ pithResult_t pithCommInitEnv(pithComm_t* comm) {
     set_log_level(settings->log);
     const Expected<Start> start = start_from_environment(*settings);
     if (!start) return start.error();
-    return join(function, comm, start->id, start->rank, start->size, {});
+    return create_from_id(function, comm, start->id, start->rank, start->size, {});
   });
 }
 

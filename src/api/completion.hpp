@@ -12,13 +12,17 @@ namespace pith::api {
 // ranks. Runs on the thread that makes the communicator; its error becomes that of the creation.
 using Completion = std::function<Error(pithComm&)>;
 
-// From now on InitRank, Split and Shrink call `begin`, on the thread of the caller, to get the
-// completion of the new communicator. An empty completion does nothing.
+// From now on InitRank, Split, Shrink and Grow call `begin`, on the thread of the caller, to get
+// the completion of the new communicator. An empty completion does nothing.
 void complete_communicators_by(Completion (*begin)());
 
 // pithCommInitRankConfig with another function name for messages. `function` must be a literal.
 Error init_rank(const char* function, pithComm_t* comm, int nranks, const pithUniqueId& id,
                 int rank, const pithConfig_t* config);
+
+// pithCommGrow, likewise.
+Error grow(const char* function, pithComm_t comm, int nranks, const pithUniqueId* id, int rank,
+           pithComm_t* newcomm, const pithConfig_t* config);
 
 // What pithCommGetAsyncError reports, with its message. Precondition: check_handle has accepted
 // comm.

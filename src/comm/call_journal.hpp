@@ -41,6 +41,9 @@ class CallJournal {
   // without the token, by the thread that makes the split, while background calls may be recorded.
   void begin_split(std::uint32_t number);
   void end_split(std::uint32_t number, bool well);
+  // Likewise for a growth, which its agreement describes to ranks in other calls: it is not begun
+  // here, only counted when it has ended well.
+  void count_growth(std::uint32_t number) { end_split(number, true); }
 
   // Any thread. All calls up to this one have ended well on this rank.
   std::uint64_t last_completed() const { return recorder_.last_completed(); }

@@ -14,7 +14,7 @@
 #include "comm/background_calls.hpp"
 #include "comm/bound_compressors.hpp"
 #include "comm/call_runner.hpp"
-#include "comm/child_communicators.hpp"
+#include "comm/children/child_communicators.hpp"
 #include "comm/comm_identity.hpp"
 #include "comm/control_events.hpp"
 #include "comm/links.hpp"

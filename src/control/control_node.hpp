@@ -37,6 +37,8 @@ class ControlNode : public Controlled {
 
   ControlPlane& plane() { return plane_; }
   const Secret& secret() const { return secret_; }
+  // How long a call may stand still; 0: for ever.
+  double timeout_s() const { return timeout_s_; }
   // Where this rank listens.
   const std::string& host() const { return host_; }
   // Who watches this rank; null: nobody can.
@@ -57,7 +59,10 @@ class ControlNode : public Controlled {
  protected:
   ControlNode(const ControlOptions& options, ControlWire& wire, const Secret& secret,
               std::string host)
-      : plane_(options, wire), secret_(secret), host_(std::move(host)) {}
+      : plane_(options, wire),
+        secret_(secret),
+        host_(std::move(host)),
+        timeout_s_(options.timeout_s) {}
 
   // For derived classes: call at the end of the constructor, and at the start of the destructor.
   void begin();
@@ -66,6 +71,7 @@ class ControlNode : public Controlled {
   ControlPlane plane_;
   const Secret secret_;
   const std::string host_;
+  const double timeout_s_;
 
  private:
   static void leave(std::span<ControlNode* const> nodes, bool process_ends);

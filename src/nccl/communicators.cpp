@@ -62,8 +62,9 @@ Error make_id(ncclUniqueId* id) {
   return known.store(id->internal);
 }
 
-Error join(const char* function, ncclComm_t* comm, int nranks, const ncclUniqueId& given, int rank,
-           const ncclConfig_t* asked) {
+// The configuration of a communicator that is made from an id, for which all is prepared.
+Expected<std::optional<pithConfig_t>> begin_from_id(const char* function,
+                                                    const ncclConfig_t* asked) {
   const Expected<Environment> environment = read_environment();
   if (!environment) return environment.error();
   if (Error error = read_extras()) return error;
@@ -71,6 +72,14 @@ Error join(const char* function, ncclComm_t* comm, int nranks, const ncclUniqueI
       read_config(function, asked, environment->blocking);
   if (!config) return config.error();
   if (Error error = join_group(function, !*config || (*config)->blocking != 0)) return error;
+  complete_new_communicators();
+  return config;
+}
+
+Error join(const char* function, ncclComm_t* comm, int nranks, const ncclUniqueId& given, int rank,
+           const ncclConfig_t* asked) {
+  Expected<std::optional<pithConfig_t>> config = begin_from_id(function, asked);
+  if (!config) return config.error();
   pithUniqueId id;
   std::copy(std::begin(given.internal), std::end(given.internal), id.internal);
   const Expected<UniqueId> read = UniqueId::load(id.internal);
@@ -80,7 +89,6 @@ Error join(const char* function, ncclComm_t* comm, int nranks, const ncclUniqueI
     if (!met) return met.error();
     id = *met;
   }
-  complete_new_communicators();
   const FromId from(is_valid ? nranks : 0, std::string(id.internal, sizeof id.internal));
   return api::init_rank(function, ours(comm), nranks, id, rank, pointer_to(*config));
 }
@@ -183,6 +191,13 @@ Error split(pithComm_t comm, int color, int key, pithComm_t* newcomm, const nccl
   return error_of(pithCommSplit(comm, color, key, newcomm, pointer_to(*config)));
 }
 
+// Survivors of a revoked communicator shrink it before they grow.
+Error check_growing(const char* function, pithComm_t comm) {
+  if (Error error = api::check_handle(function, comm)) return error;
+  const std::shared_ptr<Extension> extension = find_extension(comm);
+  return extension && extension->revoked ? async_error_of(comm) : Error();
+}
+
 void abort_there(Extension& extension) {
   const auto there = extension.other_comm();
   if (const auto plan = extension.plan()) return plan->abort_there(there.get());
@@ -213,6 +228,35 @@ Error shrink(pithComm_t comm, int* exclude, int count, pithComm_t* newcomm,
   const bool aborted = flags == NCCL_SHRINK_ABORT && result != pithInvalidArgument;
   if (aborted && extension) abort_rest(*extension);
   return error_of(result);
+}
+
+// Members go on with the communicator's configuration, as for a split; those that join begin as in
+// InitRank, whose group and whose place in the job theirs is.
+Error grow_or_join(pithComm_t comm, int nranks, const ncclUniqueId* given, int rank,
+                   pithComm_t* newcomm, const ncclConfig_t* asked) {
+  constexpr const char* function = "ncclCommGrow";
+  if (Error error = api::check_pointer(function, "newcomm", newcomm)) return error;
+  if (Error error = comm ? check_growing(function, comm) : Error()) return error;
+  Expected<std::optional<pithConfig_t>> config =
+      comm ? config_of_descendant(function, asked) : begin_from_id(function, asked);
+  if (!config) return config.error();
+  if (Error error = comm ? join_group(function, comm->blocking) : Error()) return error;
+  const auto* id = reinterpret_cast<const pithUniqueId*>(given);
+  const FromId from(std::max(nranks, 0), id ? std::string(id->internal, sizeof id->internal) : "");
+  return api::grow(function, comm, nranks, id, rank, newcomm, pointer_to(*config));
+}
+
+Error grow(pithComm_t comm, int nranks, const ncclUniqueId* id, int rank, pithComm_t* newcomm,
+           const ncclConfig_t* config) {
+  Error error =
+      pith::without_throwing([&] { return grow_or_join(comm, nranks, id, rank, newcomm, config); });
+  if (error && error.code() != Code::in_progress && newcomm) *newcomm = nullptr;
+  return error;
+}
+
+Error make_growth_id(pithComm_t comm, ncclUniqueId* id) {
+  if (Error error = check_growing("ncclCommGetUniqueId", comm)) return error;
+  return error_of(pithCommGetUniqueId(comm, reinterpret_cast<pithUniqueId*>(id)));
 }
 
 Error revoke(pithComm_t comm, int flags) {
@@ -366,6 +410,17 @@ NCCL_EXPORT(ncclResult_t, ncclCommShrink,
              int flags)) {
   return fail_group(
       guarded([&] { return shrink(ours(comm), exclude, count, ours(newcomm), config, flags); }));
+}
+
+NCCL_EXPORT(ncclResult_t, ncclCommGetUniqueId, (ncclComm_t comm, ncclUniqueId* id)) {
+  return guarded([&] { return make_growth_id(ours(comm), id); });
+}
+
+NCCL_EXPORT(ncclResult_t, ncclCommGrow,
+            (ncclComm_t comm, int nranks, const ncclUniqueId* id, int rank, ncclComm_t* newcomm,
+             ncclConfig_t* config)) {
+  return fail_group(
+      guarded([&] { return grow(ours(comm), nranks, id, rank, ours(newcomm), config); }));
 }
 
 NCCL_EXPORT(ncclResult_t, ncclCommFinalize, (ncclComm_t comm)) {

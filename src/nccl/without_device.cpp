@@ -165,13 +165,6 @@ NCCL_EXPORT(ncclResult_t, ncclCommMemStats, (ncclComm_t comm, ncclCommMemStat_t,
 NCCL_EXPORT(ncclResult_t, ncclCommQueryProperties, (ncclComm_t comm, ncclCommProperties_t* out)) {
   return guarded([&] { return describe(comm, out); });
 }
-NCCL_EXPORT(ncclResult_t, ncclCommGrow,
-            (ncclComm_t comm, int, const ncclUniqueId*, int, ncclComm_t*, ncclConfig_t*)) {
-  return unsupported("ncclCommGrow", comm, "communicators that grow");
-}
-NCCL_EXPORT(ncclResult_t, ncclCommGetUniqueId, (ncclComm_t comm, ncclUniqueId*)) {
-  return unsupported("ncclCommGetUniqueId", comm, "communicators that grow");
-}
 
 NCCL_EXPORT(ncclResult_t, ncclParamBind, (ncclParamHandle_t*, const char*)) {
   return no_parameter("ncclParamBind");

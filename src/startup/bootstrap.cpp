@@ -81,10 +81,13 @@ std::span<std::byte> bytes_of(std::string& text) {
 }  // namespace
 
 Patience Bootstrap::silence_until(std::uint64_t deadline_ns) const {
-  if (!cancellation_) return {deadline_ns};
-  return {deadline_ns, [cancellation = cancellation_.get()] {
-            return is_interrupted() || cancellation->error();
-          }};
+  if (!cancellation_ && !obstacle_) return {deadline_ns};
+  return {deadline_ns, [this] { return is_interrupted() || own_failure(); }};
+}
+
+Error Bootstrap::own_failure() const {
+  if (Error error = cancelled()) return error;
+  return obstacle_ ? obstacle_() : Error();
 }
 
 std::uint64_t Bootstrap::connect_deadline() const {
@@ -132,8 +135,10 @@ Error Bootstrap::call(const UniqueId& id, int rank, int ranks, bool& refused) {
 }
 
 Expected<Bootstrap> Bootstrap::join(const UniqueId& id, int rank, int ranks, StartTimes times,
-                                    std::shared_ptr<const Cancellation> cancellation) {
+                                    std::shared_ptr<const Cancellation> cancellation,
+                                    std::function<Error()> obstacle) {
   Bootstrap bootstrap(times, std::move(cancellation));
+  bootstrap.obstacle_ = std::move(obstacle);
   std::chrono::milliseconds pause = least_pause;
   // A root that must be listening already is tried again only while it closes connections as busy.
   const std::uint64_t busy_until = monotonic_ns() + most_busy_ns;
@@ -141,7 +146,10 @@ Expected<Bootstrap> Bootstrap::join(const UniqueId& id, int rank, int ranks, Sta
     bool refused = false;
     const Error error = bootstrap.call(id, rank, ranks, refused);
     static_cast<void>(is_interrupted());
-    if (Error cancelled = bootstrap.cancelled()) return cancelled;
+    if (Error failure = bootstrap.own_failure()) {
+      if (!error) bootstrap.give_up(failure);
+      return failure;
+    }
     if (!error) {
       bootstrap.deadline_ns_ = deadline_after(times.join_s);  // the root's starts with its first
                                                               // rank
@@ -167,9 +175,13 @@ Error Bootstrap::of_root(const Error& error) const {
   return {Code::remote, fmt::format("{} does not answer: {}", root_, error.message()), root_rank_};
 }
 
-// Outside of a gather the root sends nothing but a failure of the start-up.
 Error Bootstrap::failure() const {
-  if (Error error = cancelled()) return error;
+  const Error own = own_failure();
+  return own ? own : told_failure();
+}
+
+// Outside of a gather the root sends nothing but a failure of the start-up.
+Error Bootstrap::told_failure() const {
   if (Error error = source_ ? source_() : Error()) return error;
   struct {
     BlobHeader header;
@@ -186,7 +198,7 @@ Error Bootstrap::failure() const {
 // Nothing is half sent here and the message is small, so the socket buffer takes it without
 // waiting. A rank that the root has told of a failure reports none of its own.
 void Bootstrap::give_up(const Error& error) {
-  if (!connection_ || failure()) return;
+  if (!connection_ || told_failure()) return;
   std::string message;
   append_blob(message, error.message(), BlobHeader::Kind::failure);
   static_cast<void>(send_all(connection_.get(), bytes_of(message), {monotonic_ns()}));
@@ -200,7 +212,7 @@ Expected<std::string> Bootstrap::host() const {
 
 Expected<std::vector<std::string>> Bootstrap::gather(const std::string& mine) {
   const Expected<std::string> all = exchange(mine);
-  if (Error error = cancelled()) return error;
+  if (Error error = own_failure()) return error;
   if (!all) return all.error();
   deadline_ns_ = connect_deadline();  // all ranks have joined by now
   return split_strings(*all);

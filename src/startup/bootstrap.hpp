@@ -32,8 +32,12 @@ class Bootstrap final : public Gatherer {
 
   // Connects to the root and says which process this is, for error messages at other ranks. Time
   // spent waiting for the root does not shorten the wait for the last rank.
+  // `obstacle`: why the start-up cannot succeed, as far as this process knows; may be empty. Asked
+  // while this rank waits, until forget_obstacle().
   static Expected<Bootstrap> join(const UniqueId& id, int rank, int ranks, StartTimes times,
-                                  std::shared_ptr<const Cancellation> cancellation = {});
+                                  std::shared_ptr<const Cancellation> cancellation = {},
+                                  std::function<Error()> obstacle = {});
+  void forget_obstacle() { obstacle_ = {}; }
 
   Expected<std::vector<std::string>> gather(const std::string& mine) override;
   Error failure() const override;
@@ -53,6 +57,10 @@ class Bootstrap final : public Gatherer {
   Patience silence_until(std::uint64_t deadline_ns) const;
   // The deadline for an answer that needs no other rank to appear.
   std::uint64_t connect_deadline() const;
+  // What only this rank may know: it is cancelled, or there is an obstacle.
+  Error own_failure() const;
+  // What others have told of a failure.
+  Error told_failure() const;
   Error root_lost() const;
   // Explains an error of the connection.
   Error of_root(const Error& error) const;
@@ -62,6 +70,7 @@ class Bootstrap final : public Gatherer {
   int root_rank_ = -1;  // the rank whose process runs the root; -1: not known
   double connect_s_ = 0;
   std::function<Error()> source_;
+  std::function<Error()> obstacle_;
 };
 
 }  // namespace pith

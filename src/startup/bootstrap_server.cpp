@@ -30,19 +30,34 @@ bool may_go_on(ssize_t moved) {
   return moved < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
 }
 
-BlobHeader header_of(const std::string& text) {
+BlobHeader header_of(std::string_view text) {
   BlobHeader header;
   std::memcpy(&header, text.data(), sizeof header);
   return header;
 }
 
-}  // namespace
-
-bool BootstrapConnection::has_blob() const {
-  return in.size() >= sizeof(BlobHeader) && in.size() >= sizeof(BlobHeader) + header_of(in).size;
+bool begins_with_blob(std::string_view text) {
+  return text.size() >= sizeof(BlobHeader) &&
+         text.size() - sizeof(BlobHeader) >= header_of(text).size;
 }
 
-BlobHeader::Kind BootstrapConnection::kind() const { return header_of(in).kind; }
+}  // namespace
+
+bool BootstrapConnection::has_blob() const { return begins_with_blob(in); }
+
+std::optional<std::string> BootstrapConnection::take_failure() {
+  for (std::string_view left = in; begins_with_blob(left);) {
+    const BlobHeader header = header_of(left);
+    left.remove_prefix(sizeof header);
+    if (header.kind == BlobHeader::Kind::failure) {
+      std::string why(left.substr(0, header.size));
+      in.clear();
+      return why;
+    }
+    left.remove_prefix(header.size);
+  }
+  return std::nullopt;
+}
 
 std::string BootstrapConnection::take_blob() {
   const std::uint32_t size = header_of(in).size;
@@ -215,8 +230,8 @@ std::string BootstrapServer::used_up(int rank) const {
       rank >= 0 && place < n ? fmt::format(", rank {} by {}", rank, names_[place]) : "";
   return fmt::format(
       "the id has been used already: all {} ranks of its communicator have joined{}; "
-      "expected a new id from pithGetUniqueId for each communicator",
-      n, by);
+      "expected a new id from {} for each communicator",
+      n, by, id_.members > 0 ? "pithCommGetUniqueId" : "pithGetUniqueId");
 }
 
 std::string BootstrapServer::refused() const {
@@ -281,11 +296,11 @@ bool BootstrapServer::all_have_heard() const {
   return true;
 }
 
-// A rank that gives up sends its reason instead of its blob.
+// A rank that gives up sends its reason instead of its blob or, while it waits, after it.
 void BootstrapServer::hear_failures() {
   for (Connection& one : connections_) {
-    if (!one.joined || !one.has_blob() || one.kind() != BlobHeader::Kind::failure) continue;
-    fail_all(one.take_blob());
+    if (!one.joined) continue;
+    if (const std::optional<std::string> why = one.take_failure()) fail_all(*why);
   }
 }
 

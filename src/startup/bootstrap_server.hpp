@@ -8,6 +8,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,7 +29,9 @@ struct BootstrapConnection {
   bool read();
   bool write();
   bool has_blob() const;
-  BlobHeader::Kind kind() const;
+  // The reason of a rank that has given up, perhaps behind a blob that waits for its round; nothing
+  // that the rank has sent counts any more.
+  std::optional<std::string> take_failure();
   // Precondition: has_blob().
   std::string take_blob();
   void say(const std::string& text, BlobHeader::Kind kind);

@@ -256,12 +256,14 @@ All make_by_rendezvous(int ranks, const Settings& settings) {
 
 Expected<std::unique_ptr<Communicator>> make_communicator(
     const Settings& settings, const UniqueId& id, int rank, int ranks,
-    const std::shared_ptr<const Cancellation>& cancellation, TransportTable table) {
+    const std::shared_ptr<const Cancellation>& cancellation, TransportTable table,
+    std::function<Error()> obstacle) {
   set_log_level(settings.log);
   StartLog log("communicator", rank, ranks);
   log.begins(settings);
   const StartTimes times(settings.wait_for_ranks_s(), settings.init_timeout);
-  Expected<Bootstrap> bootstrap = Bootstrap::join(id, rank, ranks, times, cancellation);
+  Expected<Bootstrap> bootstrap =
+      Bootstrap::join(id, rank, ranks, times, cancellation, std::move(obstacle));
   if (!bootstrap) {
     Rendezvous::cannot_join(id, as_of_rank(rank, bootstrap.error()));
     return bootstrap.error();
@@ -281,6 +283,7 @@ Expected<std::unique_ptr<Communicator>> make_communicator(
     bootstrap->give_up(told);
     return told;
   }
+  bootstrap->forget_obstacle();
   log.phase("control plane");
   if (logs(LogLevel::debug)) tell_addresses(log, id, (*control)->host(), settings);
   auto made = std::make_unique<Communicator>(

@@ -1,6 +1,7 @@
 // Creates communicators: ranks meet at the root and connect, or are threads of one process.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -12,11 +13,12 @@
 namespace pith {
 
 // Collective over the holders of `id`. `cancellation` may be null. `table`: the transports for this
-// communicator and its children; must outlive them.
+// communicator and its children; must outlive them. `obstacle`: why it cannot succeed, as far as
+// this process knows from elsewhere; may be empty; asked until the new control plane knows itself.
 Expected<std::unique_ptr<Communicator>> make_communicator(
     const Settings& settings, const UniqueId& id, int rank, int ranks,
     const std::shared_ptr<const Cancellation>& cancellation,
-    TransportTable table = transport_table());
+    TransportTable table = transport_table(), std::function<Error()> obstacle = {});
 // All ranks are in this process.
 Expected<std::vector<std::unique_ptr<Communicator>>> make_communicators(int ranks);
 

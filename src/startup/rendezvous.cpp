@@ -109,20 +109,22 @@ void tell_choice(const Settings& settings) {
 
 }  // namespace
 
-Expected<UniqueId> Rendezvous::open(const Settings& settings) {
+Expected<UniqueId> Rendezvous::open(const Settings& settings, int members) {
   const Expected<std::string> host = root_host(settings);
   if (!host) return host.error();
   if (logs(LogLevel::debug)) tell_choice(settings);
-  return open(*host, settings.wait_for_ranks_s(), settings.ports);
+  return open(*host, settings.wait_for_ranks_s(), settings.ports, members);
 }
 
-Expected<UniqueId> Rendezvous::open(const std::string& host, double timeout_s, PortRange ports) {
+Expected<UniqueId> Rendezvous::open(const std::string& host, double timeout_s, PortRange ports,
+                                    int members) {
   Expected<Descriptor> listener = listen_on(host, ports);
   if (!listener) return listener.error();
   const Expected<Address> address = local_address(listener->get());
   if (!address) return address.error();
   UniqueId id;
   id.address = format_address(*address);
+  id.members = members;
   if (Error error = fill_random(id.secret)) return error;
   Servers::instance().start(std::make_unique<BootstrapServer>(std::move(*listener), id, timeout_s));
   return id;

@@ -16,11 +16,12 @@ inline constexpr int most_ranks = 1 << 20;
 
 class Rendezvous {
  public:
-  // Listens where the settings say.
-  static Expected<UniqueId> open(const Settings& settings);
+  // Listens where the settings say. `members`: UniqueId::members.
+  static Expected<UniqueId> open(const Settings& settings, int members = 0);
   // Listens on `host` and serves in the background until all ranks have gone or the process ends.
   // `timeout_s`: how long the first rank to join waits for the last one.
-  static Expected<UniqueId> open(const std::string& host, double timeout_s, PortRange ports = {});
+  static Expected<UniqueId> open(const std::string& host, double timeout_s, PortRange ports = {},
+                                 int members = 0);
   // Listens at an address that all ranks know beforehand: `host` and `port` (a range of one), for
   // holders of id.secret. Serves one start-up only, so that another can follow at that port: until
   // all have joined or, after a failure, all have been told, the next start opens in this process,

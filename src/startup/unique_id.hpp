@@ -17,6 +17,8 @@ struct UniqueId {
   std::string address;  // of the root, "host:port"
   // The address was fixed before the root listened, so ranks retry until the root is there.
   bool known_before = false;
+  // Of an id for ranks that join a communicator: how many ranks that has; 0: of a new one.
+  int members = 0;
 
   // Fails where the bytes were not made by `store`.
   static Expected<UniqueId> load(std::span<const char, bytes> from);

@@ -1,5 +1,5 @@
 // A job in virtual time: data paths and control planes of all ranks, communicators on them, and
-// ranks that die. Splits and shrinks go by comm/child_agreement.hpp, as those of Communicator do.
+// ranks that die. Splits and shrinks go by comm/children/, as those of Communicator do.
 //
 //   SimJob job(config, fanout);
 //   std::string wrong = job.run([&](Call& frames, int rank) { return life(frames, rank); });
@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/child_agreement.hpp"
+#include "comm/children/child_agreement.hpp"
 #include "control/members.hpp"
 #include "tests/control/control_world.hpp"
 #include "world/world.hpp"

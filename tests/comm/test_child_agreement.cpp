@@ -1,5 +1,5 @@
 // What follows from the answers of a split and of a shrink.
-#include "comm/child_agreement.hpp"
+#include "comm/children/child_agreement.hpp"
 
 #include <array>
 #include <map>

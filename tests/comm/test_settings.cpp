@@ -143,7 +143,26 @@ TEST_CASE("unique ids survive their bytes", "[settings]") {
   REQUIRE(loaded);
   CHECK(loaded->address == id.address);
   CHECK(loaded->secret == id.secret);
+  CHECK(loaded->members == 0);
   bytes[0] ^= 1;
+  CHECK_FALSE(UniqueId::load(bytes));
+}
+
+TEST_CASE("unique ids for ranks that join tell how many there are", "[settings]") {
+  UniqueId id;
+  id.address = std::string(100, 'a');
+  id.members = 70000;
+  char bytes[UniqueId::bytes];
+  CHECK(id.store(bytes));  // too long
+  id.address.pop_back();
+  REQUIRE_FALSE(id.store(bytes));
+  const Expected<UniqueId> loaded = UniqueId::load(bytes);
+  REQUIRE(loaded);
+  CHECK(loaded->address == id.address);
+  CHECK(loaded->members == 70000);
+  for (std::size_t i = UniqueId::bytes - sizeof(int); i < UniqueId::bytes; ++i) bytes[i] = 0;
+  CHECK_FALSE(UniqueId::load(bytes));
+  bytes[UniqueId::bytes - 1] = '\xff';  // a negative number
   CHECK_FALSE(UniqueId::load(bytes));
 }
 

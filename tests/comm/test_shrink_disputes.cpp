@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "comm/child_agreement.hpp"
+#include "comm/children/child_agreement.hpp"
 #include "control/members.hpp"
 #include "many_seeds.hpp"
 #include "tests/control/control_world.hpp"

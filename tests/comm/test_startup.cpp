@@ -202,6 +202,29 @@ TEST_CASE("a thousand ranks meet at one root", "[startup]") {
         }) == "");
 }
 
+// One rank knows from elsewhere that the start-up cannot succeed.
+TEST_CASE("an obstacle that one rank knows of ends the start-up for all", "[startup]") {
+  CHECK(run(1, alone(), [](Rank&) {
+          const UniqueId id = open_root(60);
+          const double start = now_s();
+          const auto results = in_threads(2, [&](int rank) -> std::string {
+            const std::function<Error()> obstacle = [=]() -> Error {
+              if (rank != 1 || now_s() - start < 0.5) return {};
+              return {Code::remote, "rank 2: its process has ended"};
+            };
+            Expected<Bootstrap> joined = Bootstrap::join(id, rank, 3, 60, {}, obstacle);
+            if (!joined) return joined.error().message();
+            const auto all = joined->gather("x");
+            if (!all) joined->give_up(all.error());
+            return all ? "no error" : all.error().message();
+          });
+          for (const std::string& result : results) {
+            ensure(result == "rank 2: its process has ended", result);
+          }
+          ensure(now_s() - start < 10, "it waited");
+        }) == "");
+}
+
 TEST_CASE("ranks that come late are waited for longer than those that are there and silent",
           "[startup]") {
   CHECK(run(1, alone(), [](Rank&) {

@@ -1,5 +1,6 @@
-// The answers of a split and of a shrink: blobs of other ranks, whatever is in them.
-#include "comm/child_agreement.hpp"
+// The answers of a split, a growth and a shrink: blobs of other ranks, whatever is in them.
+#include "comm/children/child_agreement.hpp"
+#include "comm/children/grow_agreement.hpp"
 #include "control/members.hpp"
 #include "fuzz_target.hpp"
 
@@ -43,6 +44,15 @@ void split(Bites& bites) {
   }
 }
 
+void grow(Bites& bites) {
+  ChildRounds rounds;
+  Grow grow(1, members, own, rounds, {}, 1, {bites.byte()});
+  GatherResult result = answer(bites);
+  if (bites.byte() % 4 != 0) result.blobs[own] = grow.question().blob;
+  grow.hear(result);
+  expect(grow.error() || (grow.id() && result.blobs.size() == members.size()));
+}
+
 void shrink(Bites& bites) {
   ChildRounds rounds;
   const int excluded[] = {bites.byte() % 7 - 1};
@@ -76,7 +86,9 @@ std::string told(const std::vector<std::string>& blobs) {
 
 void run(std::span<const std::uint8_t> input) {
   Bites bites(input);
-  return bites.byte() % 2 == 0 ? split(bites) : shrink(bites);
+  const std::uint8_t which = bites.byte();
+  if (which == 2) return grow(bites);
+  return which % 2 == 0 ? split(bites) : shrink(bites);
 }
 
 std::vector<std::string> seeds() {
@@ -93,7 +105,14 @@ std::vector<std::string> seeds() {
       std::string{1, 2, 1, 9} +
       told({completed(9), completed(4), completed(7), completed(4), completed(5)}) +
       std::string{1, 9} + told({"built", "built", "built", "built", "built"});
-  return {splitting, shrinking};
+  const auto grows_to = [](int ranks, const std::string& id) {
+    return Packer().value(ranks).text(id).text("").take();
+  };
+  const std::string id = Packer().value(Secret{}).text("[::1]:1").take();
+  const std::string growing =
+      std::string{2, 9} +
+      told({grows_to(9, id), grows_to(9, ""), grows_to(9, ""), grows_to(9, ""), grows_to(9, "")});
+  return {splitting, shrinking, growing};
 }
 
 }  // namespace pith::fuzz

@@ -19,6 +19,7 @@ void run(std::span<const std::uint8_t> input) {
   expect(!id->store(again));
   const Expected<UniqueId> same = UniqueId::load(again);
   expect(same && same->secret == id->secret && same->address == id->address);
+  expect(same->members == id->members && same->known_before == id->known_before);
 }
 
 std::vector<std::string> seeds() {
@@ -26,6 +27,7 @@ std::vector<std::string> seeds() {
   for (const char* address : {"127.0.0.1:5000", "[::1]:65535", "[fe80::1%1]:1"}) {
     UniqueId id;
     id.address = address;
+    id.members = static_cast<int>(seeds.size());
     id.secret[3] = std::byte{7};
     std::array<char, UniqueId::bytes> bytes{};
     id.store(bytes);

@@ -261,22 +261,6 @@ static void revoked_in_a_call(struct client* me) {
   OK(ncclCommDestroy(revoked));
 }
 
-/* As of 2.29: refused, and nothing else happens to the communicator. */
-static void grown(struct client* me) {
-  ncclComm_t comm = client_join(me);
-#ifdef CLIENT_KNOWS_229
-  ncclComm_t more = NULL;
-  ncclUniqueId id = client_id(me, 1);
-  FAILS(ncclInvalidUsage, ncclCommGetUniqueId(comm, &id));
-  FAILS(ncclInvalidUsage, ncclCommGrow(comm, 9, me->rank == 0 ? &id : NULL, -1, &more, NULL));
-  CHECK(strstr(ncclGetLastError(NULL), "no communicators that grow") != NULL);
-  FAILS(ncclInvalidArgument, ncclCommGrow(NULL, 9, &id, 8, &more, NULL));
-  CHECK(more == NULL);
-#endif
-  CHECK(sum_over(me, comm, 1) == 8);
-  OK(ncclCommDestroy(comm));
-}
-
 /* A config of the header that this was compiled with, each number of it set. */
 static void configured(struct client* me) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -324,7 +308,6 @@ int main(void) {
   client_run("ended without a word", 8, NULL, ended_without_a_word);
   client_run("ended between calls", 3, NULL, ended_between_calls);
   client_run("revoked in a call", 8, NULL, revoked_in_a_call);
-  client_run("grown", 8, NULL, grown);
   client_run("configured", 8, NULL, configured);
   return 0;
 }

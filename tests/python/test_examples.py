@@ -46,6 +46,17 @@ def test_digits(tmp_path):
     assert "5.0% of the gradient" in told[0] and not told[1]
 
 
+def test_rejoin(tmp_path):
+    """The new process finishes as rank 2: the survivors are ranks 0 and 1 by then."""
+    ranks = Ranks([sys.executable, str(EXAMPLES / "rejoin.py"), "1"], 3, tmp_path)
+    ends = ranks.end()
+    for rank in (0, 2):
+        status, out, err = ends[rank]
+        assert status == 0, err
+        assert "3 ranks have finished, state 210" in out, out
+    assert "rank 2: 3 ranks have finished" in ends[0][1], ends[0][1]  # what it started
+
+
 def test_recovery(tmp_path):
     ranks = Ranks([sys.executable, str(EXAMPLES / "recovery.py"), "1"], 3, tmp_path)
     ends = ranks.end()

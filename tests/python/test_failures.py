@@ -94,6 +94,7 @@ WAITS = {
     "split": "comm.split(0)",
     "init": "pith.Communicator(pith.unique_id(), 2, 0)",
     "launcher": "pith.init()",
+    "grow": "comm.grow(3, comm.unique_id())",
 }
 
 

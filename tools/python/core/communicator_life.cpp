@@ -33,14 +33,22 @@ Made init_from_environment() {
   return std::make_unique<Communicator>(comm);
 }
 
-Made init_rank(const nb::bytes& unique_id, int nranks, int rank) {
-  refuse_in_group("pith.Communicator");
+// `maker`: of the id, for messages.
+pithUniqueId id_of(const nb::bytes& unique_id, const char* maker) {
   pithUniqueId id;
   if (unique_id.size() != sizeof id.internal) {
     refuse("unique_id has " + std::to_string(unique_id.size()) + " bytes, expected the " +
-           std::to_string(sizeof id.internal) + " of pith.unique_id()");
+           std::to_string(sizeof id.internal) + " of " + maker);
   }
   std::memcpy(id.internal, unique_id.c_str(), sizeof id.internal);
+  return id;
+}
+
+nb::bytes bytes_of(const pithUniqueId& id) { return nb::bytes(id.internal, sizeof id.internal); }
+
+Made init_rank(const nb::bytes& unique_id, int nranks, int rank) {
+  refuse_in_group("pith.Communicator");
+  const pithUniqueId id = id_of(unique_id, "pith.unique_id()");
   pithComm_t comm = nullptr;
   check(without_gil([&] { return pithCommInitRank(&comm, nranks, id, rank); }));
   return std::make_unique<Communicator>(comm);
@@ -58,7 +66,36 @@ nb::list init_all(int ranks) {
 nb::bytes unique_id() {
   pithUniqueId id;
   check(without_gil([&] { return pithGetUniqueId(&id); }));
-  return nb::bytes(id.internal, sizeof id.internal);
+  return bytes_of(id);
+}
+
+constexpr const char* growth_id = "Communicator.unique_id()";
+
+Made join(const nb::bytes& unique_id, int nranks, int rank) {
+  refuse_in_group("pith.join");
+  const pithUniqueId id = id_of(unique_id, growth_id);
+  pithComm_t comm = nullptr;
+  check(without_gil([&] { return pithCommGrow(nullptr, nranks, &id, rank, &comm, nullptr); }));
+  return std::make_unique<Communicator>(comm);
+}
+
+nb::bytes unique_id_of(Communicator& comm) {
+  const pithComm_t handle = comm.handle();
+  pithUniqueId id;
+  comm.check(without_gil([&] { return pithCommGetUniqueId(handle, &id); }));
+  return bytes_of(id);
+}
+
+Made grow(Communicator& parent, int nranks, std::optional<nb::bytes> unique_id) {
+  refuse_in_group("grow");
+  const pithComm_t comm = parent.handle();
+  std::optional<pithUniqueId> id;
+  if (unique_id) id = id_of(*unique_id, growth_id);
+  const Driving driving(parent);
+  pithComm_t grown = nullptr;
+  parent.check(without_gil(
+      [&] { return pithCommGrow(comm, nranks, id ? &*id : nullptr, -1, &grown, nullptr); }));
+  return std::make_unique<Communicator>(grown);
 }
 
 nb::object split(Communicator& parent, std::optional<int> color, int key) {
@@ -144,6 +181,8 @@ void add_communicator(nb::module_& module, CommunicatorType& type) {
       .def("split", &split, nb::arg("color").none(), nb::arg("key") = 0)
       .def("shrink", &shrink, nb::arg("exclude") = std::vector<int>(), nb::kw_only(),
            nb::arg("abort") = false)
+      .def("unique_id", &unique_id_of)
+      .def("grow", &grow, nb::arg("nranks"), nb::arg("unique_id").none() = nb::none())
       .def("finalize", &Communicator::finalize)
       .def("abort", &Communicator::abort)
       .def("__enter__", [](nb::object self) { return self; })
@@ -153,6 +192,7 @@ void add_communicator(nb::module_& module, CommunicatorType& type) {
   module.def("init_from_environment", &init_from_environment);
   module.def("init_all", &init_all, nb::arg("nranks"));
   module.def("unique_id", &unique_id);
+  module.def("join", &join, nb::arg("unique_id"), nb::arg("nranks"), nb::arg("rank"));
   module.def("version", &version);
 }
 

@@ -15,6 +15,7 @@ from pith._core import (
     Request,
     group,
     init_all,
+    join,
     unique_id,
     version,
 )
@@ -53,6 +54,7 @@ __all__ = [
     "group",
     "init",
     "init_all",
+    "join",
     "report",
     "unique_id",
     "version",

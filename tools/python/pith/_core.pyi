@@ -15,6 +15,10 @@ def unique_id() -> bytes:
     """Makes an id for one communicator; this process then listens for its ranks. The program sends
     it to all ranks. It holds a secret."""
 
+def join(unique_id: bytes, nranks: int, rank: int) -> Communicator:
+    """Joins a communicator whose ranks call grow(nranks), with the id that one of them has made.
+    rank: from its size to nranks - 1, each once."""
+
 def version() -> tuple[int, int, int]: ...
 def group(*, async_op: bool = False) -> Group:
     """Calls in the `with` block begin together at its end, and their results are there after it;
@@ -105,6 +109,12 @@ class Communicator:
         """Ranks with the same color form a new communicator, ordered by key. None: no member."""
     def shrink(self, exclude: Sequence[int] = [], *, abort: bool = False) -> Communicator:
         """The communicator of the survivors."""
+    def unique_id(self) -> bytes:
+        """Makes an id for one growth of this communicator; the program sends it to the ranks that
+        join. It holds a secret."""
+    def grow(self, nranks: int, unique_id: bytes | None = None) -> Communicator:
+        """A communicator of these ranks, which keep their numbers, and of those that join(). The
+        rank that made the id passes it. This communicator stays usable."""
     def finalize(self) -> None:
         """Waits for what is in flight, and leaves."""
     def abort(self) -> None:

@@ -23,10 +23,11 @@ struct Question {
   CallNote call = {};
 };
 
-// The rounds that one communicator has begun. Splits and shrinks are counted separately, because
-// the ranks that survive have not all begun the same splits.
+// The rounds that one communicator has begun. They are counted by kind, because the ranks that
+// survive to a shrink have not all begun the same splits.
 struct ChildRounds {
   std::uint32_t splits = 0;
+  std::uint32_t grows = 0;
   std::uint32_t shrinks = 0;
   // Ranks of the job that a shrink left out, of this shrink and all later ones. `why` is set if
   // this rank is one of them.

@@ -1,14 +1,17 @@
-// Makes communicators from another one: split, and shrink to the ranks that live.
+// Makes communicators from another one: split, shrink to the ranks that live, and growth by ranks
+// that join.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
-#include "comm/child_agreement.hpp"
+#include "comm/children/child_agreement.hpp"
 #include "control/cancellation.hpp"
 #include "settings/settings.hpp"
+#include "startup/unique_id.hpp"
 
 namespace pith {
 
@@ -27,6 +30,11 @@ class ChildCommunicators {
   // Collective over the ranks that live and are not excluded; the communicator may be revoked. They
   // agree on their set and on the last call that all of them completed.
   Made shrink(const Expected<Settings>& settings, std::span<const int> excluded);
+  // Collective over this communicator, which stays as it is, and the ranks that join with the id:
+  // this one's members keep their ranks, and `ranks` is the new number of all. `id`: null on all
+  // members but that which made it, by Rendezvous::open. `timeout_s`: in place of this one's.
+  Made grow(Expected<Settings> settings, int ranks, const UniqueId* id,
+            std::optional<int> timeout_s);
   // Set by shrink on both communicators; 0: not set.
   std::uint64_t last_completed_by_all() const { return completed_by_all_; }
 
@@ -42,6 +50,7 @@ class ChildCommunicators {
   Error end(CommKey child, const Error& error);
   GatherResult ask(const Question& question);
   std::vector<int> cut_off(std::span<const int> excluded);
+  Error death() const;
 
   Communicator& parent_;
   const double patience_s_;  // how long a doubtful link may take to be found dead

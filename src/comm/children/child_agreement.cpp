@@ -1,4 +1,4 @@
-#include "comm/child_agreement.hpp"
+#include "comm/children/child_agreement.hpp"
 
 #include <fmt/format.h>
 

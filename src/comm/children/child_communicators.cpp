@@ -1,14 +1,18 @@
-#include "comm/child_communicators.hpp"
+#include "comm/children/child_communicators.hpp"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "comm/children/grow_agreement.hpp"
 #include "comm/communicator.hpp"
 #include "control/members.hpp"
 #include "core/clock.hpp"
 #include "core/float_mode.hpp"
 #include "core/run_together.hpp"
 #include "startup/connect.hpp"
+#include "startup/rendezvous.hpp"
 #include "startup/start_error.hpp"
 #include "startup/start_log.hpp"
 
@@ -81,6 +85,43 @@ ChildCommunicators::Made ChildCommunicators::split(const Expected<Settings>& set
   Made made = make(settings, split.key(), split.members());
   if (!made) return end(split.key(), made.error());
   return made;
+}
+
+// The first member that is known to have died; empty: none.
+Error ChildCommunicators::death() const {
+  const CommIdentity& who = parent_.identity();
+  const ControlPlane& plane = who.control->plane();
+  for (const int member : plane.dead()) {
+    const int rank = place_of(who.members, member);
+    if (rank < 0) continue;
+    return {Code::remote, fmt::format("rank {}: {}", rank, plane.cause_of(member)), rank};
+  }
+  return {};
+}
+
+// The new communicator is a job of its own: the ranks that join have no part in this one. Once all
+// members mean the same, they meet as if each had been started with the id.
+ChildCommunicators::Made ChildCommunicators::grow(Expected<Settings> settings, int ranks,
+                                                  const UniqueId* id,
+                                                  std::optional<int> timeout_s) {
+  const CommIdentity& who = parent_.identity();
+  // The ranks that join wait at the root, in whichever process that is.
+  const auto give_up = [](const UniqueId* at, const Error& error) {
+    if (at) Rendezvous::cannot_join(*at, error);
+    return error;
+  };
+  if (Error revoked = parent_.error()) return give_up(id, revoked);
+  const std::uint32_t number = parent_.calls().numbers().take();
+  Grow grow(who.key, who.members, who.own_member(), rounds_, who.control->secret(), number,
+            {ranks, id, settings.error()});
+  const GatherResult answer = ask(grow.question());
+  grow.hear(answer);
+  if (!answer.error) parent_.calls().journal().count_growth(number);
+  if (grow.error()) return give_up(grow.id() ? grow.id() : id, grow.error());
+
+  settings->timeout = timeout_s ? *timeout_s : who.control->timeout_s();
+  return make_communicator(*settings, *grow.id(), parent_.rank(), ranks, cancellation_,
+                           parent_.links().transport_table(), [this] { return death(); });
 }
 
 // Called before a child is made. If this rank was cancelled, the others may still make the child,
