@@ -30,10 +30,10 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "compare"))
-import guests  # noqa: E402
 import machine_facts  # noqa: E402
+import peer_programs  # noqa: E402
 import result_set  # noqa: E402
-from contenders import CASES, CONTENDERS, command_of, guest_calls, missing  # noqa: E402
+from contenders import CASES, CONTENDERS, command_of, missing, peer_calls  # noqa: E402
 from result_table import ONE_STATE, plain_lines  # noqa: E402
 
 COLLECTIVE = "All-reduce, float32 sum"
@@ -115,8 +115,8 @@ class Run:
         before = core_distance(options)
         self.times, self.about = {}, {}
         start, busy, own = time.monotonic(), busy_seconds(), own_seconds()
-        guest = CONTENDERS[name][0] in guests.GUESTS
-        self.error = (self._time_guest(name, options, group) if guest
+        peer = CONTENDERS[name][0] in peer_programs.PROGRAMS
+        self.error = (self._time_peer(name, options, group) if peer
                       else self._time_own(name, options, group, pathlib.Path(folder) / "run.json"))
         foreign = (busy_seconds() - busy) - (own_seconds() - own)
         room = (time.monotonic() - start) * os.cpu_count()
@@ -132,18 +132,18 @@ class Run:
             self.times = {row["bytes"]: row["us"] for row in self.about.pop("rows")}
         return error
 
-    def _time_guest(self, name, options, group):
+    def _time_peer(self, name, options, group):
         """By the library's own program, size by size; returns the error, or None."""
         key = CONTENDERS[name][0]
-        for call in guest_calls(name, options, group):
+        for call in peer_calls(name, options, group):
             error, output = self._execute(call.command, options.limit, call.environment)
             if error is not None:
                 return error
-            size = call.elements * guests.FLOAT_BYTES
-            if (took := guests.GUESTS[key].times(output).get(size)) is None:
+            size = call.elements * peer_programs.FLOAT_BYTES
+            if (took := peer_programs.PROGRAMS[key].times(output).get(size)) is None:
                 return f"printed no line of {size} bytes"
             self.times[size] = took
-        self.about = {"contender": name, "library": options.guests[key].version}
+        self.about = {"contender": name, "library": options.peer_programs[key].version}
         return None
 
     @staticmethod
@@ -297,8 +297,8 @@ def parse_arguments():
     options = parser.parse_args()
     if options.into and not options.render:
         parser.error("--into goes with --render")
-    options.guests = {"ucc": guests.find("ucc", options.ucc, options.ucc_mpirun),
-                      "oneccl": guests.find("oneccl", options.oneccl, options.oneccl_mpirun)}
+    options.peer_programs = {"ucc": peer_programs.find("ucc", options.ucc, options.ucc_mpirun),
+                      "oneccl": peer_programs.find("oneccl", options.oneccl, options.oneccl_mpirun)}
     if options.ranks is None:
         options.ranks = [RANKS.get(options.case, 2)]
     return options

@@ -3,14 +3,15 @@ import os
 import shutil
 from typing import NamedTuple
 
-import guests
+import peer_programs
 
 TUNED = "--mca coll_tuned_use_dynamic_rules 1 --mca coll_tuned_allreduce_algorithm {} " \
         "--mca coll_tuned_allreduce_algorithm_segmentsize 131072"
 UCX = "--mca pml ucx --mca pml_ucx_tls any --mca pml_ucx_devices any -x UCX_TLS={}"
 TCP = "--mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_include lo"
 
-# name: (program, options of mpirun or of the program); of a guest: (guest, its environment)
+# name: (program, options of mpirun or of the program); of a peer's own program: (its name in
+# peer_programs, its environment)
 CONTENDERS = {
     "pith-registered": ("seam_bench", "--transport shm --memory registered"),
     "pith-private": ("seam_bench", "--transport shm --memory private"),
@@ -92,31 +93,31 @@ def command_of(name, options, group, json_path):
     return [*openmpi_launcher(options.ranks), *extra.split(), path, *common]
 
 
-class GuestCall(NamedTuple):
+class PeerCall(NamedTuple):
     command: list
     environment: dict
     elements: int
 
 
-def guest_calls(name, options, group):
+def peer_calls(name, options, group):
     """Of a contender with a program of its own: a call for each size."""
     key, extra = CONTENDERS[name]
-    guest = guests.GUESTS[key]
-    asked = options.guests[key]
+    peer = peer_programs.PROGRAMS[key]
+    asked = options.peer_programs[key]
     launcher = [*asked.mpirun, "-n", str(options.ranks)] if asked.mpirun else (
-        openmpi_launcher(options.ranks) if guest.openmpi else ["mpirun", "-n", str(options.ranks)])
+        openmpi_launcher(options.ranks) if peer.openmpi else ["mpirun", "-n", str(options.ranks)])
     environment = {**os.environ, **dict(one.split("=", 1) for one in extra.split())}
     for size in group:
         elements = max(size // 4, 1)
-        flags = guest.flags(elements, guests.iterations(elements, options))
-        yield GuestCall([*launcher, str(asked.program), *flags], environment, elements)
+        flags = peer.flags(elements, peer_programs.iterations(elements, options))
+        yield PeerCall([*launcher, str(asked.program), *flags], environment, elements)
 
 
 def missing(name, options):
     """What a contender lacks to be run, or nothing."""
     program, _ = CONTENDERS[name]
-    if program in guests.GUESTS:
-        return guests.missing(program, options.guests[program])
+    if program in peer_programs.PROGRAMS:
+        return peer_programs.missing(program, options.peer_programs[program])
     if not (options.bin / program).is_file():
         return f"no program {options.bin / program}"
     if program in MPI_PROGRAMS and shutil.which(mpirun(program)) is None:

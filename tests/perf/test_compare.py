@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""compare.py without its programs: guests' output, tables, sets of results, plots."""
+"""compare.py without its programs: output of programs of peers, tables, sets of results, plots."""
 import argparse
 import contextlib
 import io
@@ -18,7 +18,7 @@ PERF = pathlib.Path(__file__).resolve().parents[2] / "perf"
 sys.path[:0] = [str(PERF), str(PERF / "compare")]
 import compare  # noqa: E402
 import contenders  # noqa: E402
-import guests  # noqa: E402
+import peer_programs  # noqa: E402
 import machine_facts  # noqa: E402
 import result_plots  # noqa: E402
 import result_set  # noqa: E402
@@ -80,44 +80,46 @@ ONECCL_OLD = """\
 
 
 def options(**more):
-    asked = {key: guests.Asked(f"/opt/{key}", [], key) for key in guests.GUESTS}
+    asked = {key: peer_programs.Asked(f"/opt/{key}", [], key) for key in peer_programs.PROGRAMS}
     return argparse.Namespace(**{"iters": "auto", "batches": 7, "batch_ms": 20, "ranks": 2,
-                                 "guests": asked, **more})
+                                 "peer_programs": asked, **more})
 
 
-class Guests(unittest.TestCase):
+class PeerPrograms(unittest.TestCase):
     def test_ucc_times(self):
-        self.assertEqual(guests.ucc_times(UCC), {4096: 2.53})  # the slowest rank's
-        self.assertEqual(guests.ucc_times(UCC_FULL), {65536: 9.99})
-        self.assertEqual(guests.ucc_times("ucc_perftest: no such option\n"), {})
+        self.assertEqual(peer_programs.ucc_times(UCC), {4096: 2.53})  # the slowest rank's
+        self.assertEqual(peer_programs.ucc_times(UCC_FULL), {65536: 9.99})
+        self.assertEqual(peer_programs.ucc_times("ucc_perftest: no such option\n"), {})
 
     def test_oneccl_times(self):
-        self.assertEqual(guests.oneccl_times(ONECCL), {4096: 9.57})
-        self.assertEqual(guests.oneccl_times(ONECCL_OLD), {8: 52.50})
-        self.assertEqual(guests.oneccl_times("8 16 40.00 52.50 47.00 3.10\n"), {})  # no head
+        self.assertEqual(peer_programs.oneccl_times(ONECCL), {4096: 9.57})
+        self.assertEqual(peer_programs.oneccl_times(ONECCL_OLD), {8: 52.50})
+        self.assertEqual(peer_programs.oneccl_times("8 16 40.00 52.50 47.00 3.10\n"), {})  # no head
 
     def test_ucc_version(self):
         with tempfile.TemporaryDirectory() as folder:
             told = "# UCC version=1.2.0 revision 6ab3\n# Configured with: --prefix=/opt"
             make_program(pathlib.Path(folder) / "ucc_info", f"printf '{told}'")
-            self.assertEqual(guests.ucc_version(f"{folder}/ucc_perftest"), "UCC 1.2.0")
+            self.assertEqual(peer_programs.ucc_version(f"{folder}/ucc_perftest"), "UCC 1.2.0")
         with mock.patch.dict(os.environ, {"PATH": folder}):
-            self.assertEqual(guests.ucc_version(f"{folder}/ucc_perftest"), "UCC, version unknown")
+            self.assertEqual(peer_programs.ucc_version(f"{folder}/ucc_perftest"),
+                             "UCC, version unknown")
 
     def test_iterations(self):
-        small, large = guests.iterations(2, options()), guests.iterations(1 << 24, options())
+        small = peer_programs.iterations(2, options())
+        large = peer_programs.iterations(1 << 24, options())
         self.assertGreater(small, 5000)
-        self.assertEqual(large, guests.CALLS_MIN)
-        self.assertEqual(guests.iterations(2, options(iters="5", batches=3)), 15)
+        self.assertEqual(large, peer_programs.CALLS_MIN)
+        self.assertEqual(peer_programs.iterations(2, options(iters="5", batches=3)), 15)
 
     def test_calls(self):
-        calls = list(contenders.guest_calls("ucc-tcp", options(), [1, 4096]))
+        calls = list(contenders.peer_calls("ucc-tcp", options(), [1, 4096]))
         self.assertEqual([call.elements for call in calls], [1, 1024])  # bytes round to floats
         self.assertEqual(calls[1].environment["UCX_NET_DEVICES"], "lo")
         self.assertRegex(" ".join(calls[1].command),
                          r"^mpirun.* -n 2 /opt/ucc -c allreduce -d float32 .*-b 1024 -e 1024 ")
-        asked = {"oneccl": guests.Asked("/opt/benchmark", ["mpiexec.hydra", "-l"], "")}
-        call, = contenders.guest_calls("oneccl", options(guests=asked), [8])
+        asked = {"oneccl": peer_programs.Asked("/opt/benchmark", ["mpiexec.hydra", "-l"], "")}
+        call, = contenders.peer_calls("oneccl", options(peer_programs=asked), [8])
         self.assertEqual(call.command[:5], ["mpiexec.hydra", "-l", "-n", "2", "/opt/benchmark"])
         self.assertIn("--elem_counts 2 ", " ".join(call.command))
 
@@ -127,19 +129,19 @@ class Guests(unittest.TestCase):
                 make_program(pathlib.Path(folder) / name, "exit 0")
             with mock.patch.dict(os.environ, {"PATH": folder}):
                 os.environ.pop("CCL_ROOT", None)
-                found = guests.find("ucc", None, None)
-                self.assertIsNone(guests.missing("ucc", found))
+                found = peer_programs.find("ucc", None, None)
+                self.assertIsNone(peer_programs.missing("ucc", found))
                 # Any program may be called benchmark.
-                found = guests.find("oneccl", None, None)
-                self.assertIn("CCL_ROOT", guests.missing("oneccl", found))
+                found = peer_programs.find("oneccl", None, None)
+                self.assertIn("CCL_ROOT", peer_programs.missing("oneccl", found))
                 os.environ["CCL_ROOT"] = "/opt/ccl/2021.14"
-                found = guests.find("oneccl", None, None)
+                found = peer_programs.find("oneccl", None, None)
                 self.assertEqual(found.version, "oneCCL 2021.14")
-                self.assertIsNone(guests.missing("oneccl", found))
-                found = guests.find("oneccl", None, "mpiexec.hydra -l")
-                self.assertEqual(guests.missing("oneccl", found), "no mpiexec.hydra")
-                found = guests.find("ucc", "/nowhere/ucc", None)
-                self.assertEqual(guests.missing("ucc", found),
+                self.assertIsNone(peer_programs.missing("oneccl", found))
+                found = peer_programs.find("oneccl", None, "mpiexec.hydra -l")
+                self.assertEqual(peer_programs.missing("oneccl", found), "no mpiexec.hydra")
+                found = peer_programs.find("ucc", "/nowhere/ucc", None)
+                self.assertEqual(peer_programs.missing("ucc", found),
                                  "--ucc: /nowhere/ucc is no program")
 
 
@@ -327,7 +329,7 @@ printf '  %d %d 1.00 0.90 %d.50\\n' $2 $(($2 * 4)) $2
 
 
 class Program(unittest.TestCase):
-    """compare.py itself, with a guest that is a script."""
+    """compare.py itself, with a program that is a script."""
 
     def run_with(self, folder, sizes, *more):
         fake = pathlib.Path(folder) / "fake"
@@ -339,7 +341,7 @@ class Program(unittest.TestCase):
              "--results", str(pathlib.Path(folder) / "results"), *more],
             capture_output=True, text=True, timeout=100, check=False)
 
-    def test_guest(self):
+    def test_peer_program(self):
         with tempfile.TemporaryDirectory() as folder:
             done = self.run_with(folder, "8,1MiB")
             self.assertEqual(done.returncode, 0, done.stderr)
@@ -359,7 +361,7 @@ class Program(unittest.TestCase):
             self.assertEqual(done.returncode, 1)
             self.assertIn("no set of results", done.stderr)
 
-    def test_guest_fails(self):
+    def test_peer_program_fails(self):
         with tempfile.TemporaryDirectory() as folder:
             done = self.run_with(folder, "8,4KiB")
             self.assertEqual(done.returncode, 0, done.stderr)  # a peer's failure is not Pith's

@@ -82,7 +82,7 @@ def oneccl_version(_):
     return f"oneCCL {pathlib.Path(root).resolve().name}" if root else "oneCCL, version unknown"
 
 
-class Guest(NamedTuple):
+class PeerProgram(NamedTuple):
     program: str  # looked for in PATH
     openmpi: bool  # by default Open MPI's launcher starts it, else the first mpirun of PATH
     needs: str  # environment variable without which a program of that name may be another one
@@ -91,14 +91,15 @@ class Guest(NamedTuple):
     version: Callable  # of its path
 
 
-GUESTS = {
-    "ucc": Guest("ucc_perftest", True, "", ucc_flags, ucc_times, ucc_version),
-    "oneccl": Guest("benchmark", False, "CCL_ROOT", oneccl_flags, oneccl_times, oneccl_version),
+PROGRAMS = {
+    "ucc": PeerProgram("ucc_perftest", True, "", ucc_flags, ucc_times, ucc_version),
+    "oneccl": PeerProgram("benchmark", False, "CCL_ROOT", oneccl_flags, oneccl_times,
+                          oneccl_version),
 }
 
 
 class Asked(NamedTuple):
-    """Where a guest is, as the command line or PATH tell; its launcher, if not the usual one."""
+    """Where a program is, as the command line or PATH tell; its launcher, if not the usual one."""
     program: str
     mpirun: list
     version: str
@@ -106,18 +107,18 @@ class Asked(NamedTuple):
 
 def find(key, program, launcher):
     """`program`, `launcher`: the command line's, or nothing."""
-    guest = GUESTS[key]
-    if not program and (not guest.needs or guest.needs in os.environ):
-        program = shutil.which(guest.program)
-    version = guest.version(program) if program else ""
+    peer = PROGRAMS[key]
+    if not program and (not peer.needs or peer.needs in os.environ):
+        program = shutil.which(peer.program)
+    version = peer.version(program) if program else ""
     return Asked(program, shlex.split(launcher or ""), version)
 
 
 def missing(key, asked):
-    guest = GUESTS[key]
+    peer = PROGRAMS[key]
     if not asked.program:
-        known = f" with {guest.needs} set" if guest.needs else ""
-        return f"no {guest.program} in PATH{known}, and no --{key}"
+        known = f" with {peer.needs} set" if peer.needs else ""
+        return f"no {peer.program} in PATH{known}, and no --{key}"
     if not shutil.which(asked.program):
         return f"--{key}: {asked.program} is no program"
     launcher = asked.mpirun[0] if asked.mpirun else "mpirun"
