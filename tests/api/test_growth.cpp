@@ -73,6 +73,8 @@ TEST_CASE("a new process takes the place of one that died", "[growth]") {
                 return works(whole, 2, 3);
               }
               works(comm, self.rank, 3);
+              self.slot(self.rank) = 1;  // the others may still be in that call
+              for (const int r : {0, 1, 2}) wait_until([&] { return self.slot(r) == 1; });
               if (self.rank == victim) self.die();
               pithResult_t result = pithSuccess;
               std::int64_t sum = 0;
