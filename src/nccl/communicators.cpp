@@ -195,7 +195,9 @@ Error split(pithComm_t comm, int color, int key, pithComm_t* newcomm, const nccl
 Error check_growing(const char* function, pithComm_t comm) {
   if (Error error = api::check_handle(function, comm)) return error;
   const std::shared_ptr<Extension> extension = find_extension(comm);
-  return extension && extension->revoked ? async_error_of(comm) : Error();
+  if (!extension || !extension->revoked) return {};
+  return {Code::invalid_usage,
+          fmt::format("{}: comm is revoked, expected one that is not: shrink it first", function)};
 }
 
 void abort_there(Extension& extension) {
