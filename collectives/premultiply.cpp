@@ -15,15 +15,24 @@ struct Scaling {
   bool in_recv = false;     // recv takes the scaled inputs
 };
 
+// Of uneven blocks that a reduction has.
+std::span<const Range> blocks_of(const CollectiveArgs& args) {
+  return {args.uneven.send, args.uneven.ranks};
+}
+
 Scaling plan(const CollectiveArgs& args, const Call& call) {
   Scaling scaling;
   scaling.blocks = extent_of(args.collective, call.size()).send;
   const bool is_root = args.collective == Collective::reduce && call.rank() == args.root;
   scaling.in_recv = args.collective == Collective::allreduce || is_root;
   const std::size_t room = premultiply_room(args.tuning, static_cast<std::size_t>(call.size()));
-  scaling.columns = args.collective == Collective::allreduce
-                        ? args.count
-                        : room / (scaling.blocks * size_of(args.type));
+  if (args.collective == Collective::allreduce) {
+    scaling.columns = args.count;
+  } else if (args.uneven.used()) {
+    scaling.columns = columns_within(blocks_of(args), room / size_of(args.type));
+  } else {
+    scaling.columns = room / (scaling.blocks * size_of(args.type));
+  }
   scaling.columns = std::max<std::size_t>(1, std::min(scaling.columns, longest_block(args)));
   return scaling;
 }
@@ -108,7 +117,10 @@ Task<Error> run_premultiplied(Call& call, CollectiveArgs args, const Algorithm& 
     co_await call.until(scale(call, args, args.recv, args.send));
     co_return Error();
   }
-  const std::size_t piece_bytes = scaling.blocks * scaling.columns * size_of(args.type);
+  const std::size_t elements = args.uneven.used()
+                                   ? elements_in_columns(blocks_of(args), scaling.columns)
+                                   : scaling.blocks * scaling.columns;
+  const std::size_t piece_bytes = elements * size_of(args.type);
   const Scratch work(call.compute(), scaling.in_recv ? 1 : piece_bytes);
   const Scratch ranges = args.uneven.used()
                              ? Scratch(call.host_compute(), args.uneven.ranks * sizeof(Range))

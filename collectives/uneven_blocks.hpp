@@ -2,7 +2,9 @@
 // alltoall.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "collectives/patterns.hpp"
@@ -36,6 +38,33 @@ inline std::size_t longest_of(const Range* blocks, std::size_t ranks) {
 
 inline std::size_t UnevenBlocks::longest() const {
   return std::max(send ? longest_of(send, ranks) : 0, recv ? longest_of(recv, ranks) : 0);
+}
+
+// Elements of all blocks in their first `columns`.
+inline std::size_t elements_in_columns(std::span<const Range> blocks, std::size_t columns) {
+  std::size_t elements = 0;
+  for (const Range& block : blocks) elements += std::min(block.size, columns);
+  return elements;
+}
+
+// The most columns that have at most `room` elements in all blocks together; at least one.
+inline std::size_t columns_within(std::span<const Range> blocks, std::size_t room) {
+  std::size_t columns = std::max<std::size_t>(1, room / blocks.size());
+  while (true) {
+    std::size_t shorter = 0;
+    std::size_t longer = 0;  // blocks that have further columns
+    for (const Range& block : blocks) {
+      if (block.size > columns) {
+        ++longer;
+      } else {
+        shorter += block.size;
+      }
+    }
+    if (longer == 0 || shorter >= room) return columns;
+    const std::size_t wider = (room - shorter) / longer;
+    if (wider <= columns) return columns;
+    columns = wider;
+  }
 }
 
 // The elements from the buffer's begin to the end of its last block.

@@ -15,8 +15,7 @@ class Columns {
         count_(args.count),
         uneven_(args.uneven.common()),
         longest_(longest_block(args)),
-        columns_(std::clamp<std::size_t>(room(args.tuning) / (ranks_ * size_of(args.type)), 1,
-                                         std::max<std::size_t>(1, longest_))) {}
+        columns_(std::min(most_columns(args), std::max<std::size_t>(1, longest_))) {}
 
   // Bytes of one piece, all blocks together.
   static constexpr std::size_t room(const Tuning& tuning) { return 4 * tuning.chunk_bytes; }
@@ -27,9 +26,7 @@ class Columns {
   // Bytes of all blocks in the first piece.
   std::size_t all_bytes() const {
     if (!uneven_) return ranks_ * block_bytes();
-    std::size_t bytes = 0;
-    for (std::size_t b = 0; b < ranks_; ++b) bytes += bytes_of(static_cast<int>(b), 0);
-    return bytes;
+    return elements_in_columns({uneven_, ranks_}, columns_) * size_of(type_);
   }
   bool are_even() const { return uneven_ == nullptr; }
   // Bytes of a block in piece k.
@@ -46,6 +43,11 @@ class Columns {
   }
 
  private:
+  std::size_t most_columns(const CollectiveArgs& args) const {
+    const std::size_t elements = room(args.tuning) / size_of(args.type);
+    if (uneven_) return columns_within({uneven_, ranks_}, elements);
+    return std::max<std::size_t>(1, elements / ranks_);
+  }
   Range whole(int block) const {
     const auto b = static_cast<std::size_t>(block);
     return uneven_ ? uneven_[b] : Range{b * count_, count_};

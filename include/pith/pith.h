@@ -280,7 +280,8 @@ PITH_API pithResult_t pithAlltoAll(const void* send, void* recv, size_t count, p
  * elements: rank r's recv = op over ranks of it. recvcounts must be the same on all ranks.
  * pithAlltoAllV: rank r gets sendcounts[r] elements from send + sdispls[r], and its own come to
  * recv + rdispls[r]. Its sendcounts[this rank] must be recvcounts[r] here, else ranks get
- * pithInvalidUsage, at the latest from their next call. */
+ * pithInvalidUsage, at the latest from their next call; of the own block, pithInvalidArgument on
+ * this rank alone. No rank knows all counts: the algorithm is that for blocks of 64 KiB. */
 PITH_API pithResult_t pithAllGatherV(const void* send, void* recv, const size_t* recvcounts,
                                      const size_t* displs, pithDataType_t type, pithComm_t comm,
                                      pithStream_t stream);

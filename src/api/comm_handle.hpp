@@ -33,6 +33,7 @@ struct pithComm : pith::CallTarget {
     attached.reset();
     registrations.clear();
     ops.clear();
+    blocks = {};
     making.reset();
     communicator.reset();
   }

@@ -106,7 +106,7 @@ Error allgather_v(pithComm_t comm, const void* send, void* recv, const BlockArgu
                       .count = mean_of(all, blocks.size()),
                       .type = static_cast<DType>(type),
                       .uneven = {nullptr, blocks.data(), blocks.size()}};
-  return submit_move(function, comm, std::move(args), stream);
+  return submit_move(function, comm, std::move(args), stream, {send, recv});
 }
 
 Error reduce_scatter_v(pithComm_t comm, const void* send, void* recv, const BlockArguments& given,
@@ -127,11 +127,11 @@ Error reduce_scatter_v(pithComm_t comm, const void* send, void* recv, const Bloc
                       .count = mean_of(all, blocks.size()),
                       .type = static_cast<DType>(type),
                       .uneven = {blocks.data(), nullptr, blocks.size()}};
-  return submit_reduction(function, comm, std::move(args), op, stream);
+  return submit_reduction(function, comm, std::move(args), op, stream, {send, recv});
 }
 
 Error check_alltoall(const char* function, const void* send, std::span<const Range> out,
-                     const void* recv, std::span<const Range> in, int rank) {
+                     const void* recv, std::span<const Range> in, bool has_displs, int rank) {
   const std::size_t leaving = total_of(out.data(), out.size());
   const std::size_t arriving = total_of(in.data(), in.size());
   Error error = check_memory(function, "send", send, leaving);
@@ -144,7 +144,7 @@ Error check_alltoall(const char* function, const void* send, std::span<const Ran
                         "rank's own block",
                         function, rank, in[own].size, rank, out[own].size)};
   }
-  if (send != recv || leaving == 0 || arriving == 0 || out.size() == 1) return {};
+  if (send != recv || leaving == 0 || arriving == 0 || has_displs || out.size() == 1) return {};
   return {Code::invalid_argument,
           fmt::format("{}: recv is send ({}), expected another buffer", function, send)};
 }
@@ -159,7 +159,8 @@ Error alltoall_v(pithComm_t comm, const void* send, const BlockArguments& sent, 
   Error error = find_blocks(function, sent, type, out);
   if (!error) error = find_blocks(function, received, type, in);
   if (!error) {
-    error = check_alltoall(function, send, out, recv, in, comm->communicator->rank());
+    const bool has_displs = sent.displs || received.displs;
+    error = check_alltoall(function, send, out, recv, in, has_displs, comm->communicator->rank());
   }
   if (error) return error;
   CollectiveArgs args{.collective = Collective::alltoall,
@@ -168,7 +169,7 @@ Error alltoall_v(pithComm_t comm, const void* send, const BlockArguments& sent, 
                       .count = alltoall_count(static_cast<DType>(type)),
                       .type = static_cast<DType>(type),
                       .uneven = {out.data(), in.data(), out.size()}};
-  return submit_move(function, comm, std::move(args), stream);
+  return submit_move(function, comm, std::move(args), stream, {send, recv});
 }
 
 }  // namespace

@@ -79,7 +79,7 @@ class ChoiceLearning {
 
  private:
   bool wants_time_of(const CollectiveArgs& args) const {
-    if (!is_first_) return false;
+    if (!is_first_ || args.uneven.used()) return false;
     return args.plan.is_timed ||
            (times_all() && whose_time(args.collective, model_.link()) == WhoseTime::everyones);
   }

@@ -5,6 +5,7 @@
 #include "collectives/sparse/ar_topk_cost.hpp"
 #include "collectives/sparse/by_host_cost.hpp"
 #include "collectives/sparse/exdyna_cost.hpp"
+#include "collectives/sparse/whole/gtopk_cost.hpp"
 #include "collectives/typed_span.hpp"
 #include "compress/scheme.hpp"
 #include "model/compressed_cost.hpp"
@@ -27,8 +28,14 @@ double compressed_seconds_by_host(const Spec& spec, std::size_t count, const Hos
   const double k = static_cast<double>(elected_of(spec.density, slice));
   const bool all_lists = gathers_lists(spec);
   const SparseShape pairs{hosts.count(), k, bits / 2, bits / 2, 1};
-  const double exchange = all_lists ? topk_allgather_cost(pairs, wire.alpha, wire.beta)
-                                    : exdyna_cost({hosts.count(), slice, spec.density}, wire);
+  const auto seconds = [&] {
+    if (all_lists) return topk_allgather_cost(pairs, wire.alpha, wire.beta);
+    if (spec.scheme->electors == Electors::each_then_pairs) {
+      return gtopk_cost({.ranks = hosts.count(), .count = slice, .density = spec.density}, wire);
+    }
+    return exdyna_cost({hosts.count(), slice, spec.density}, wire);
+  };
+  const double exchange = seconds();
   const double found = k * (all_lists ? hosts.count() : 1) * static_cast<double>(slices);
   // A host's network links carry the traffic of all its slices.
   const ByHostShape shape{hosts.most_ranks(), hosts.slices(), count, found,

@@ -83,6 +83,10 @@ void reduce(pithComm_t comm, const Buffer& send, const Buffer& recv, std::size_t
 void move(pithComm_t comm, int rank, int size, const Buffer& send, const Buffer& recv,
           std::size_t bytes, int calls) {
   const std::size_t count = bytes / 4 / static_cast<std::size_t>(size);
+  std::array<std::size_t, 8> equal{};  // by rank
+  equal.fill(count);
+  std::array<std::size_t, 8> sizes_of = equal;
+  sizes_of[0] = count / 2;
   for (int i = 0; i < calls; ++i) {
     const int root = i % size;
     ok(pithReduce(send.data(), recv.data(), count, pithFloat32, pithSum, root, comm, nullptr));
@@ -92,6 +96,12 @@ void move(pithComm_t comm, int rank, int size, const Buffer& send, const Buffer&
     ok(pithScatter(send.data(), recv.data(), count, pithFloat32, root, comm, nullptr));
     ok(pithBroadcast(send.data(), recv.data(), bytes / 4, pithFloat32, root, comm, nullptr));
     ok(pithAllGather(send.data(), recv.data(), count, pithFloat32, comm, nullptr));
+    ok(pithAllGatherV(send.data(), recv.data(), sizes_of.data(), nullptr, pithFloat32, comm,
+                      nullptr));
+    ok(pithReduceScatterV(send.data(), recv.data(), sizes_of.data(), pithFloat32, pithSum, comm,
+                          nullptr));
+    ok(pithAlltoAllV(send.data(), equal.data(), nullptr, recv.data(), equal.data(), nullptr,
+                     pithFloat32, comm, nullptr));
     ok(pithBarrier(comm, nullptr));
     if (rank > 1) continue;
     if (rank == 0) ok(pithSend(send.data(), count, pithFloat32, 1, comm, nullptr));

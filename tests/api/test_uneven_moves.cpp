@@ -194,6 +194,26 @@ void in_groups_on(Rank& self, pithComm_t comm) {
   }
 }
 
+// Blocks that leave from one half of a buffer and come to the other.
+void in_one_buffer_on(Rank& self, pithComm_t comm) {
+  const auto size = static_cast<std::size_t>(self.size);
+  const auto me = static_cast<std::size_t>(self.rank);
+  const Buffer both(2 * size * sizeof(float), true);
+  const Sizes counts(size, 1);
+  Sizes from(size);
+  Sizes to(size);
+  for (std::size_t r = 0; r < size; ++r) {
+    from[r] = size - 1 - r;
+    to[r] = size + r;
+    both.as<float>()[from[r]] = static_cast<float>(100 * me + r);
+  }
+  self.ends(pithAlltoAllV(both.data(), counts.data(), from.data(), both.data(), counts.data(),
+                          to.data(), pithFloat32, comm, self.stream()));
+  for (std::size_t r = 0; r < size; ++r) {
+    ensure(both.as<float>()[size + r] == static_cast<float>(100 * r + me), "a wrong element");
+  }
+}
+
 unsigned half_value(std::size_t i) { return 1 + static_cast<unsigned>(i % 8); }
 
 // Means of halves, whose sum would overflow, and sums by factors: both scale their inputs first.
@@ -230,7 +250,11 @@ void scaled_on(Rank& self, pithComm_t comm) {
 
 void gathers(Rank& self) { gathers_on(self, Comm(self.join())); }
 void reduces(Rank& self) { reduces_on(self, Comm(self.join())); }
-void exchanges(Rank& self) { exchanges_on(self, Comm(self.join())); }
+void exchanges(Rank& self) {
+  const Comm comm(self.join());
+  exchanges_on(self, comm);
+  in_one_buffer_on(self, comm);
+}
 void in_groups(Rank& self) { in_groups_on(self, Comm(self.join())); }
 void scaled(Rank& self) { scaled_on(self, Comm(self.join())); }
 
