@@ -109,7 +109,10 @@ Task<Error> halve(Call& call, const CollectiveArgs& args, const Piece& piece, in
     Expected<Borrowed> theirs = co_await call.exchange_borrow(give.size > 0 ? partner : no_rank,
                                                               keep.size > 0 ? partner : no_rank, 0,
                                                               step, give, keep.size, reduced);
-    if (!theirs) co_return theirs.error();
+    if (!theirs) {
+      co_await call.until(reduced);  // nobody has waited for it if there is nothing to give
+      co_return theirs.error();
+    }
     if (upper) low += half;
     if (keep.size == 0) continue;
     reduced = upper ? reduce(call, args, keep, theirs->data, keep.data)
