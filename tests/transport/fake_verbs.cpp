@@ -433,7 +433,6 @@ int req_notify(ibv_cq* queue, int) {
 
 VerbsLibrary make_library() {
   VerbsLibrary verbs;
-  verbs.fork_init = [] { return 0; };
   verbs.get_device_list = get_device_list;
   verbs.free_device_list = [](ibv_device** list) { delete[] list; };
   verbs.get_device_name = [](ibv_device* device) -> const char* { return device->name; };

@@ -55,7 +55,8 @@ void add_inline_functions(VerbsLibrary& verbs) {
 VerbsLibrary load() {
   VerbsLibrary verbs;
   Loader loader(verbs.why_not);
-  loader.find(verbs.fork_init, "ibv_fork_init");
+  int (*fork_init)() = nullptr;
+  loader.find(fork_init, "ibv_fork_init");
   loader.find(verbs.get_device_list, "ibv_get_device_list");
   loader.find(verbs.free_device_list, "ibv_free_device_list");
   loader.find(verbs.get_device_name, "ibv_get_device_name");
@@ -83,6 +84,9 @@ VerbsLibrary load() {
   loader.find(verbs.event_type_str, "ibv_event_type_str");
   loader.find(verbs.wc_status_str, "ibv_wc_status_str");
   add_inline_functions(verbs);
+  // Kernels before 5.12 would give a forking parent other pages than the device has. Two threads
+  // must not call it at the same time.
+  if (!verbs.why_not) fork_init();
   return verbs;
 }
 

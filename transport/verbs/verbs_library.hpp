@@ -15,7 +15,6 @@ namespace pith {
 struct VerbsLibrary {
   Error why_not;  // null: all functions are there
 
-  int (*fork_init)() = nullptr;
   ibv_device** (*get_device_list)(int* count) = nullptr;
   void (*free_device_list)(ibv_device** list) = nullptr;
   const char* (*get_device_name)(ibv_device* device) = nullptr;

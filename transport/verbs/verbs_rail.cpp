@@ -154,8 +154,6 @@ std::unique_ptr<VerbsRail> VerbsRail::open(const VerbsLibrary& verbs, const Verb
 Expected<std::vector<std::unique_ptr<VerbsRail>>> VerbsRail::open_all(const VerbsLibrary& verbs,
                                                                       const VerbsWish& wish) {
   if (verbs.why_not) return verbs.why_not;
-  // Kernels before 5.12 would give a forking parent other pages than the device has.
-  verbs.fork_init();
   int count = 0;
   ibv_device** devices = verbs.get_device_list(&count);
   if (!devices || count == 0) {
