@@ -244,7 +244,7 @@ Error grow_or_join(pithComm_t comm, int nranks, const ncclUniqueId* given, int r
   if (!config) return config.error();
   if (Error error = comm ? join_group(function, comm->blocking) : Error()) return error;
   const auto* id = reinterpret_cast<const pithUniqueId*>(given);
-  const FromId from(std::max(nranks, 0), id ? std::string(id->internal, sizeof id->internal) : "");
+  const Growing growing;
   return api::grow(function, comm, nranks, id, rank, newcomm, pointer_to(*config));
 }
 

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <functional>
 #include <vector>
 
 #include "api/comm_handle.hpp"
 #include "api/completion.hpp"
 #include "comm/submit.hpp"
+#include "control/control_node.hpp"
 #include "core/log.hpp"
 #include "core/run_together.hpp"
 #include "nccl/device_context.hpp"
@@ -108,6 +110,15 @@ bool wants_plan(const Fallback& library, const pithComm& comm) {
 
 // Of this thread's current call.
 thread_local std::shared_ptr<const JobPart> part_of_this_thread;
+thread_local bool grows_on_this_thread = false;
+
+// The control plane's secret is that of the id, which only one member was given.
+std::shared_ptr<const JobPart> part_of_grown(const Communicator& communicator) {
+  const Secret secret = communicator.identity().control->secret();
+  std::string id(secret.size(), '\0');
+  std::memcpy(id.data(), secret.data(), secret.size());
+  return std::make_shared<const JobPart>(communicator.size(), std::move(id));
+}
 
 Error complete(pithComm& comm, const Place& place, const std::shared_ptr<const JobPart>& part,
                const Expected<Settings>& settings) {
@@ -139,9 +150,9 @@ Error complete(pithComm& comm, const Place& place, const std::shared_ptr<const J
 }
 
 api::Completion begin() {
-  return [place = place_of_this_thread(), part = part_of_this_thread,
+  return [place = place_of_this_thread(), part = part_of_this_thread, grows = grows_on_this_thread,
           settings = settings_from_environment()](pithComm& comm) {
-    return complete(comm, place, part, settings);
+    return complete(comm, place, grows ? part_of_grown(*comm.communicator) : part, settings);
   };
 }
 
@@ -154,6 +165,10 @@ FromId::FromId(int ranks, std::string id) {
 }
 
 FromId::~FromId() { part_of_this_thread.reset(); }
+
+Growing::Growing() { grows_on_this_thread = true; }
+
+Growing::~Growing() { grows_on_this_thread = false; }
 
 // With another NCCL they wait for each other, so each gets a thread.
 Error complete_all(std::span<const pithComm_t> comms, const int* devices) {

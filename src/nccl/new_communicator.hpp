@@ -14,7 +14,7 @@
 
 namespace pith::nccl {
 
-// Enables this for every communicator of InitRank, Split and Shrink.
+// Enables this for every communicator of InitRank, Split, Shrink and Grow.
 void complete_new_communicators();
 // While it lives, communicators that this thread creates are made from an id.
 class FromId {
@@ -23,6 +23,15 @@ class FromId {
   ~FromId();
   FromId(const FromId&) = delete;
   FromId& operator=(const FromId&) = delete;
+};
+// While it lives, communicators that this thread creates are grown. They count in the job from when
+// they are made: a growth may be refused or fail on some ranks only.
+class Growing {
+ public:
+  Growing();
+  ~Growing();
+  Growing(const Growing&) = delete;
+  Growing& operator=(const Growing&) = delete;
 };
 // For all ranks of InitAll, which this thread owns. `devices`: NULL, or one per rank.
 Error complete_all(std::span<const pithComm_t> comms, const int* devices);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "communicators.h"
+#include "compression.h"
 
 /* The communicator of the first processes; NULL on the others. */
 static ncclComm_t members_of(struct client* me, int members) {
@@ -154,13 +155,71 @@ static void refused(struct client* me) {
   OK(ncclCommDestroy(comm));
 }
 
+/* Sums of the process's ranks, the last of which are compressed or not on all of them. */
+static void sums_are_compressed(struct client* me, const ncclComm_t* comms, int count, int expect) {
+  float send[2][n], recv[2][n];
+  for (int time = 0; time < 4; ++time) {
+    OK(ncclGroupStart());
+    for (int i = 0; i < count; ++i) {
+      fill(send[i], 1);
+      sum_up(me, comms[i], send[i], recv[i]);
+    }
+    OK(ncclGroupEnd());
+  }
+  for (int i = 0; i < count; ++i) CHECK((zeros_in(recv[i]) > 0) == expect);
+}
+
+/* What PITH_COMPRESS takes for the whole job does not change by a growth that one rank is refused,
+ * nor by one that fails. The ranks of one process get the same communicator. */
+static void grown_compressed(struct client* me) {
+  ncclComm_t comms[2] = {NULL, NULL}, more[2] = {NULL, NULL};
+  const ncclUniqueId first = client_id(me, 0);
+  const int count = me->rank == 0 ? 2 : 1;
+  if (me->rank == 0) {
+    OK(ncclGroupStart());
+    for (int r = 0; r < 2; ++r) OK(ncclCommInitRank(&comms[r], 3, first, r));
+    OK(ncclGroupEnd());
+  } else if (me->rank == 1) {
+    OK(ncclCommInitRank(&comms[0], 3, first, 2));
+  }
+  if (me->rank < 2) {
+    ncclUniqueId unused;
+    if (me->rank == 1) OK(ncclCommGetUniqueId(comms[0], &unused));
+    if (me->rank == 1)
+      FAILS(ncclInvalidArgument, ncclCommGrow(comms[0], 5, &unused, 2, more, NULL));
+    sums_are_compressed(me, comms, count, 1);
+    OK(ncclGroupStart()); /* no rank gives an id */
+    for (int i = 0; i < count; ++i) OK(ncclCommGrow(comms[i], 5, NULL, -1, &more[i], NULL));
+    CHECK(ncclGroupEnd() == ncclInvalidUsage);
+    sums_are_compressed(me, comms, count, 1);
+  }
+  const ncclUniqueId id = growth_id(me, comms[0], 1, 1);
+  OK(ncclGroupStart());
+  for (int i = 0; i < count; ++i) {
+    const ncclUniqueId* given = me->rank == 0 ? NULL : &id;
+    OK(ncclCommGrow(comms[i], 4, given, comms[i] ? -1 : 3, &more[i], NULL));
+  }
+  OK(ncclGroupEnd());
+  sums_are_compressed(me, more, count, 1);
+  if (me->rank < 2) sums_are_compressed(me, comms, count, 0);
+  OK(ncclGroupStart());
+  for (int i = 0; i < count; ++i) {
+    OK(ncclCommDestroy(more[i]));
+    OK(ncclCommDestroy(comms[i]));
+  }
+  OK(ncclGroupEnd());
+}
+
 int main(void) {
   const char* const environment[] = {"PITH_INIT_TIMEOUT=20", NULL};
+  const char* const compressed[] = {"PITH_INIT_TIMEOUT=20",
+                                    "PITH_COMPRESS=topk:density=0.25,bypass=never,min=16K", NULL};
   client_run("grown", 5, environment, grown);
   client_run("grown in a group", 3, environment, grown_in_a_group);
   client_run("grown without blocking", 3, environment, grown_without_blocking);
   client_run("grown after a death", 4, environment, grown_after_a_death);
   client_run("told apart", 3, environment, told_apart);
   client_run("refused", 1, environment, refused);
+  client_run("grown compressed", 3, compressed, grown_compressed);
   return 0;
 }
