@@ -122,6 +122,22 @@ TEST_CASE("members that mean different growths all hear of the difference", "[ch
            "rank 1 and rank 2 give different ids, expected one id");
 }
 
+TEST_CASE("members that have made different calls do not grow", "[child]") {
+  const UniqueId id = id_at("10.0.0.1:4000");
+  std::vector<Grow> grows;
+  for (std::size_t r = 0; r < parent.size(); ++r) {
+    ChildRounds rounds;
+    grows.emplace_back(parent_key, parent, parent[r], rounds, job, r == 1 ? call + 1 : call,
+                       GrowWish{5, r == 0 ? &id : nullptr});
+  }
+  const GatherResult result = answers(grows);
+  for (Grow& grow : grows) grow.hear(result);
+  all_fail(grows, Code::invalid_usage,
+           "rank 1 grows the communicator by its call 9, rank 0 by its call 8; expected the same "
+           "calls before it on all");
+  for (const Grow& grow : grows) CHECK(grow.id());
+}
+
 TEST_CASE("a member that cannot take part is named to the others", "[child]") {
   const UniqueId id = id_at("10.0.0.1:4000");
   const Error unable(Code::invalid_argument, "PITH_LANES is 0");

@@ -42,7 +42,7 @@ Grow::Grow(CommKey parent, const std::vector<int>& members, int own, ChildRounds
   if (wish.id) {
     id = Packer().value(masked(wish.id->secret, wish.id->address)).text(wish.id->address).take();
   }
-  blob_ = Packer().value(wish.ranks).text(id).text(wish.unable.message()).take();
+  blob_ = Packer().value(wish.ranks).text(id).text(wish.unable.message()).value(call).take();
 }
 
 Question Grow::question() const { return {key_, ControlPlane::Need::all, members_, blob_, call_}; }
@@ -76,6 +76,7 @@ Error Grow::judge(const GatherResult& result) {
     word.ranks = in.value<int>();
     word.id = in.text();
     word.unable = in.text();
+    word.call = in.value<std::uint32_t>();
     if (!in.whole()) return {Code::internal, "a rank has said nonsense about how to grow"};
   }
   return compare(words);
@@ -108,6 +109,7 @@ Error Grow::compare(const std::vector<Word>& words) {
                         rank, words[r].ranks, words.front().ranks),
             rank};
   }
+  if (Error error = compare_calls(words)) return error;
   if (giver < 0) {
     return {Code::invalid_usage,
             "no rank gives an id, expected one from pithCommGetUniqueId on one rank"};
@@ -117,6 +119,20 @@ Error Grow::compare(const std::vector<Word>& words) {
       Code::invalid_usage,
       fmt::format("rank {} and rank {} give different ids, expected one id", giver, other_giver),
       other_giver};
+}
+
+// A call without elements needs no message, so a rank may have made one more or less.
+Error Grow::compare_calls(const std::vector<Word>& words) {
+  for (std::size_t r = 0; r < words.size(); ++r) {
+    if (words[r].call == words.front().call) continue;
+    const int rank = static_cast<int>(r);
+    return {Code::invalid_usage,
+            fmt::format("rank {} grows the communicator by its call {}, rank 0 by its call {}; "
+                        "expected the same calls before it on all",
+                        rank, words[r].call, words.front().call),
+            rank};
+  }
+  return {};
 }
 
 }  // namespace pith

@@ -41,10 +41,12 @@ class Grow {
     int ranks = 0;
     std::string id;  // as sent; empty: none
     std::string unable;
+    std::uint32_t call = 0;
   };
 
   Error judge(const GatherResult& result);
   Error compare(const std::vector<Word>& words);
+  static Error compare_calls(const std::vector<Word>& words);
   void take_id(std::string_view sent);
   Secret masked(Secret secret, const std::string& address) const;
 
