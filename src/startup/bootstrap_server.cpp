@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -10,6 +12,7 @@
 #include <utility>
 
 #include "core/clock.hpp"
+#include "core/descriptor_limit.hpp"
 #include "core/log.hpp"
 #include "startup/rendezvous.hpp"
 
@@ -42,6 +45,15 @@ bool begins_with_blob(std::string_view text) {
 }
 
 }  // namespace
+
+BootstrapServer::BootstrapServer(Descriptor listener, UniqueId id, double timeout_s,
+                                 std::string before)
+    : listener_(std::move(listener)),
+      told_here_(open_with_room([] { return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); })),
+      id_(std::move(id)),
+      one_start_(id_.known_before),
+      timeout_s_(timeout_s),
+      before_(std::move(before)) {}
 
 bool BootstrapConnection::has_blob() const { return begins_with_blob(in); }
 
@@ -138,6 +150,9 @@ void BootstrapServer::cannot_join(const std::string& why) {
   const std::lock_guard lock(own_failure_.mutex);
   if (own_failure_.why.empty()) own_failure_.why = why;
   owes_word_ = true;
+  constexpr std::uint64_t once = 1;
+  if (told_here_) [[maybe_unused]]
+    const auto woken = ::write(told_here_.get(), &once, sizeof once);
 }
 
 void BootstrapServer::note_debt(bool owes) {
@@ -147,6 +162,9 @@ void BootstrapServer::note_debt(bool owes) {
 
 std::string BootstrapServer::take_own_failure() {
   const std::lock_guard lock(own_failure_.mutex);
+  std::uint64_t times = 0;
+  if (told_here_) [[maybe_unused]]
+    const auto taken = ::read(told_here_.get(), &times, sizeof times);
   return std::exchange(own_failure_.why, {});
 }
 
@@ -340,15 +358,18 @@ std::string BootstrapServer::missing() const {
   return names;
 }
 
-// While nobody uses the id, poll blocks without a timeout.
+// While nobody uses the id, poll blocks without a timeout. A start that has failed ends in time.
 void BootstrapServer::wait_for_news(int wake) {
   const bool listens = may_accept();
-  std::vector<pollfd> waits = {{listens ? listener_.get() : -1, POLLIN, 0}, {wake, POLLIN, 0}};
+  std::vector<pollfd> waits = {{listens ? listener_.get() : -1, POLLIN, 0},
+                               {wake, POLLIN, 0},
+                               {told_here_.get(), POLLIN, 0}};
   for (const Connection& one : connections_) {
     const auto events = static_cast<short>(one.out.empty() ? POLLIN : POLLIN | POLLOUT);
     waits.push_back({one.fd.get(), events, 0});
   }
-  const bool unused = !one_start_ && listens && connections_.empty() && ranks_.empty();
+  const bool unused = !one_start_ && listens && connections_.empty() && ranks_.empty() &&
+                      failure_.empty() && told_here_;
   poll(waits.data(), waits.size(), unused && wake >= 0 ? -1 : tick_ms);
 }
 

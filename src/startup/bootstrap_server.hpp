@@ -53,12 +53,7 @@ struct BootstrapConnection {
 class BootstrapServer {
  public:
   // `before`: appended to the error when ranks do not join; says how the port was used earlier.
-  BootstrapServer(Descriptor listener, UniqueId id, double timeout_s, std::string before = {})
-      : listener_(std::move(listener)),
-        id_(std::move(id)),
-        one_start_(id_.known_before),
-        timeout_s_(timeout_s),
-        before_(std::move(before)) {}
+  BootstrapServer(Descriptor listener, UniqueId id, double timeout_s, std::string before = {});
 
   // `wake` is readable once `stop` is set.
   void serve(const std::atomic<bool>& stop, int wake);
@@ -104,6 +99,7 @@ class BootstrapServer {
   std::string used_up(int rank) const;
 
   Descriptor listener_;
+  const Descriptor told_here_;  // an eventfd that ends the wait of serve for own_failure_
   UniqueId id_;
   const bool one_start_;  // serves a fixed port that the next start needs
   const double timeout_s_;

@@ -225,6 +225,21 @@ TEST_CASE("an obstacle that one rank knows of ends the start-up for all", "[star
         }) == "");
 }
 
+TEST_CASE("a start that fails before any rank has come gives its port back", "[startup]") {
+  Setup setup;
+  setup.limit_s = 60;
+  CHECK(run(1, setup, [](Rank&) {
+          const auto port = static_cast<std::uint16_t>(free_port());
+          const Expected<UniqueId> id = Rendezvous::open("127.0.0.1", 5, {port, port});
+          ensure(static_cast<bool>(id), id.error().message());
+          Rendezvous::cannot_join(*id, Error(Code::remote, "the members disagree"));
+          UniqueId next = *id;
+          next.known_before = true;
+          // Each attempt asks for the port.
+          wait_until([&] { return !Rendezvous::open_at("127.0.0.1", {port, port}, next, 1); });
+        }) == "");
+}
+
 TEST_CASE("ranks that come late are waited for longer than those that are there and silent",
           "[startup]") {
   CHECK(run(1, alone(), [](Rank&) {
