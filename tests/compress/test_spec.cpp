@@ -27,10 +27,10 @@ void check_says(std::string_view text, const std::vector<std::string>& words) {
 }
 
 const std::vector<std::string> schemes = {
-    "none",    "bf16",     "fp16",     "int8",   "fp8",  "qsgd",      "terngrad", "natural",
-    "sign",    "signum",   "efsign",   "onebit", "3lc",  "powersgd",  "topk",     "bounded",
-    "randomk", "ar-topk",  "exdyna",   "micro",  "deft", "threshold", "sidco",    "dgc",
-    "wangni",  "adaptive", "arc-topk", "atomo",  "clt-k"};
+    "none",    "bf16",     "fp16",     "int8",   "fp8",   "qsgd",      "terngrad", "natural",
+    "sign",    "signum",   "efsign",   "onebit", "3lc",   "powersgd",  "topk",     "bounded",
+    "randomk", "ar-topk",  "exdyna",   "micro",  "deft",  "threshold", "sidco",    "dgc",
+    "wangni",  "adaptive", "arc-topk", "atomo",  "clt-k", "gtopk"};
 
 }  // namespace
 
