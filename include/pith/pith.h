@@ -211,9 +211,12 @@ PITH_API pithResult_t pithCommGetUniqueId(pithComm_t comm, pithUniqueId* id);
  * Ranks that join pass comm = NULL, the id, and a rank from comm's size to nranks - 1, each once.
  * In a group *newcomm is set as by pithCommInitRank. config NULL: the defaults.
  *
- * If the ranks disagree, a rank dies, or one has not come after PITH_INIT_TIMEOUT (or
- * PITH_JOIN_TIMEOUT, if that is longer), the call fails on all ranks. comm is not revoked by that
- * alone, and another attempt needs another id. */
+ * If the ranks disagree, a rank dies or one does not come, the call fails on all ranks. comm is not
+ * revoked by that alone, and another attempt needs another id. Ranks of comm wait for each other
+ * first, as in any collective, for PITH_TIMEOUT. From the first one that joins on, all must meet
+ * within PITH_INIT_TIMEOUT (or PITH_JOIN_TIMEOUT, if that is longer), late ranks of comm too. The
+ * ranks that join do not take over comm's timeout: give them the same config or environment.
+ * If a rank of comm aborts it, or is interrupted here, comm is revoked and the call fails. */
 PITH_API pithResult_t pithCommGrow(pithComm_t comm, int nranks, const pithUniqueId* id, int rank,
                                    pithComm_t* newcomm, pithConfig_t* config);
 /* While a call of the calling thread waits, it calls check(context) about every 50 ms. If that

@@ -261,3 +261,62 @@ TEST_CASE("a growth on one rank and another call on another one are told apart",
     }
   }
 }
+
+TEST_CASE("a member that is interrupted while it waits to grow revokes the communicator",
+          "[growth]") {
+  for (const Setup& setup : processes_and_threads()) {
+    for (const bool members_come : {false, true}) {
+      INFO(name_of(setup) << (members_come ? ", waits for newcomers" : ", waits for a member"));
+      CHECK(run_in_time(4, setup, [members_come](Rank& self) {
+              const Comm comm(members_of(self, 3));
+              const pithUniqueId id = shared_id(self, comm);
+              pithComm_t made = nullptr;
+              self.meet();
+              if (self.rank == 1) {
+                const auto ask = [](void* asked) -> int {
+                  return ++*static_cast<int*>(asked) == 10;
+                };
+                int asked = 0;
+                ok(pithSetInterrupt(ask, &asked));
+                fails(grow(self, comm, 4, id, &made), pithRemoteError, {"rank 1"});
+                ok(pithSetInterrupt(nullptr, nullptr));
+                self.slot(1) = 1;
+              }
+              if (self.rank == 3 || (self.rank == 0 && !members_come)) {
+                wait_until([&] { return self.slot(1) == 1; });
+              }
+              const double start = now_s();
+              if (self.rank != 1) {
+                fails(grow(self, comm, 4, id, &made), pithRemoteError, {"rank 1"});
+              }
+              if (self.rank != 2) self.in_time(now_s() - start, 5, "to hear of it");
+              if (comm) fails(pithBarrier(comm, nullptr), pithRemoteError, {"rank 1"});
+              self.meet();
+            }) == "");
+    }
+  }
+}
+
+TEST_CASE("a member that is late for the newcomers hears why, and an id serves one growth",
+          "[growth]") {
+  for (const Setup& setup : processes("1")) {
+    INFO(name_of(setup));
+    CHECK(run(3, setup, [](Rank& self) {
+            const Comm comm(members_of(self, 2));
+            pithUniqueId id = shared_id(self, comm);
+            pithComm_t made = nullptr;
+            if (comm) wait_until([&] { return self.slot(2) == 1; });
+            fails(grow(self, comm, 3, id, &made), pithRemoteError, {"did not join within 1 s"});
+            self.slot(2) = 1;
+            self.meet();
+            id = shared_id(self, comm, 0, 1);
+            ok(grow(self, comm, 3, id, &made));
+            works(made, self.rank, 3);
+            self.meet();
+            pithComm_t again = nullptr;
+            ensure(grow(self, comm, 3, id, &again) == pithRemoteError, "an id was used twice");
+            if (comm) works(comm, self.rank, 2);
+            ok(pithCommDestroy(made));
+          }) == "");
+  }
+}

@@ -26,6 +26,12 @@ double patience_of(const Settings& settings) {
   return settings.timeout > 0 ? std::min(two_beats, settings.timeout / 2) : two_beats;
 }
 
+void revoke(Communicator& communicator, const Error& error) {
+  communicator.engine().own();
+  communicator.revocation().revoke(error);
+  communicator.engine().disown();
+}
+
 }  // namespace
 
 ChildCommunicators::ChildCommunicators(Communicator& parent, const Settings& settings)
@@ -100,7 +106,8 @@ Error ChildCommunicators::death() const {
 }
 
 // The new communicator is a job of its own: the ranks that join have no part in this one. Once all
-// members mean the same, they meet as if each had been started with the id.
+// members mean the same, they meet as if each had been started with the id. The members hear from
+// this communicator of what keeps one of them away: a death, or the end of its call.
 ChildCommunicators::Made ChildCommunicators::grow(Expected<Settings> settings, int ranks,
                                                   const UniqueId* id,
                                                   std::optional<int> timeout_s) {
@@ -110,6 +117,11 @@ ChildCommunicators::Made ChildCommunicators::grow(Expected<Settings> settings, i
     if (at) Rendezvous::cannot_join(*at, error);
     return error;
   };
+  // Others may wait for a rank that was cancelled, or have made the new communicator already.
+  const auto fail = [this](const Error& error) {
+    if (const Error cancelled = cancellation_->error()) revoke(parent_, cancelled);
+    return error;
+  };
   if (Error revoked = parent_.error()) return give_up(id, revoked);
   const std::uint32_t number = parent_.calls().numbers().take();
   Grow grow(who.key, who.members, who.own_member(), rounds_, who.control->secret(), number,
@@ -117,11 +129,17 @@ ChildCommunicators::Made ChildCommunicators::grow(Expected<Settings> settings, i
   const GatherResult answer = ask(grow.question());
   grow.hear(answer);
   if (!answer.error) parent_.calls().journal().count_growth(number);
-  if (grow.error()) return give_up(grow.id() ? grow.id() : id, grow.error());
+  if (grow.error()) return fail(give_up(grow.id() ? grow.id() : id, grow.error()));
 
   settings->timeout = timeout_s ? *timeout_s : who.control->timeout_s();
-  return make_communicator(*settings, *grow.id(), parent_.rank(), ranks, cancellation_,
-                           parent_.links().transport_table(), [this] { return death(); });
+  const auto obstacle = [this, &who] {
+    Error died = death();
+    return died ? died : who.control->plane().revocation_of(who.key);
+  };
+  Made made = make_communicator(*settings, *grow.id(), parent_.rank(), ranks, cancellation_,
+                                parent_.links().transport_table(), obstacle);
+  if (!made) return fail(made.error());
+  return made;
 }
 
 // Called before a child is made. If this rank was cancelled, the others may still make the child,
