@@ -117,7 +117,7 @@ if rank == 0:
 else:
     comm.barrier()
     time.sleep(0.8)
-    while "{name}" not in ("init", "launcher", "split", "grow", "finalize"):
+    while "{name}" not in ("init", "launcher", "split", "finalize"):
         try:
             comm.check()
         except pith.RemoteError as error:
