@@ -22,19 +22,19 @@ struct GivenBuffers {
 };
 // Both find out whose memory the buffers are if the stream is NULL. Precondition of the first:
 // check_op has accepted `op`.
-Error submit_reduction(const char* function, pithComm_t comm, CollectiveArgs&& args, pithRedOp_t op,
+Error submit_reduction(const char* function, pithComm_t comm, CollectiveArgs args, pithRedOp_t op,
                        pithStream_t stream, const GivenBuffers& given);
-Error submit_move(const char* function, pithComm_t comm, CollectiveArgs&& args, pithStream_t stream,
+Error submit_move(const char* function, pithComm_t comm, CollectiveArgs args, pithStream_t stream,
                   const GivenBuffers& given);
-inline Error submit_reduction(const char* function, pithComm_t comm, CollectiveArgs&& args,
+inline Error submit_reduction(const char* function, pithComm_t comm, CollectiveArgs args,
                               pithRedOp_t op, pithStream_t stream) {
   const GivenBuffers given{args.send.data, args.recv.data};
-  return submit_reduction(function, comm, std::move(args), op, stream, given);
+  return submit_reduction(function, comm, args, op, stream, given);
 }
-inline Error submit_move(const char* function, pithComm_t comm, CollectiveArgs&& args,
+inline Error submit_move(const char* function, pithComm_t comm, CollectiveArgs args,
                          pithStream_t stream) {
   const GivenBuffers given{args.send.data, args.recv.data};
-  return submit_move(function, comm, std::move(args), stream, given);
+  return submit_move(function, comm, args, stream, given);
 }
 
 }  // namespace pith::api

@@ -68,8 +68,9 @@ Bytes buffer_of(const void* memory, std::size_t count) {
 }
 
 // The call's blocks, in memory of the communicator until the next call.
-std::span<Range> take_blocks(pithComm_t comm, int buffers) {
-  comm->blocks.assign(static_cast<std::size_t>(buffers * comm->communicator->size()), Range());
+std::span<Range> take_blocks(pithComm_t comm, std::size_t buffers) {
+  const auto ranks = static_cast<std::size_t>(comm->communicator->size());
+  comm->blocks.assign(buffers * ranks, Range());
   return comm->blocks;
 }
 
@@ -106,7 +107,7 @@ Error allgather_v(pithComm_t comm, const void* send, void* recv, const BlockArgu
                       .count = mean_of(all, blocks.size()),
                       .type = static_cast<DType>(type),
                       .uneven = {nullptr, blocks.data(), blocks.size()}};
-  return submit_move(function, comm, std::move(args), stream, {send, recv});
+  return submit_move(function, comm, args, stream, {send, recv});
 }
 
 Error reduce_scatter_v(pithComm_t comm, const void* send, void* recv, const BlockArguments& given,
@@ -127,7 +128,7 @@ Error reduce_scatter_v(pithComm_t comm, const void* send, void* recv, const Bloc
                       .count = mean_of(all, blocks.size()),
                       .type = static_cast<DType>(type),
                       .uneven = {blocks.data(), nullptr, blocks.size()}};
-  return submit_reduction(function, comm, std::move(args), op, stream, {send, recv});
+  return submit_reduction(function, comm, args, op, stream, {send, recv});
 }
 
 Error check_alltoall(const char* function, const void* send, std::span<const Range> out,
@@ -169,7 +170,7 @@ Error alltoall_v(pithComm_t comm, const void* send, const BlockArguments& sent, 
                       .count = alltoall_count(static_cast<DType>(type)),
                       .type = static_cast<DType>(type),
                       .uneven = {out.data(), in.data(), out.size()}};
-  return submit_move(function, comm, std::move(args), stream, {send, recv});
+  return submit_move(function, comm, args, stream, {send, recv});
 }
 
 }  // namespace

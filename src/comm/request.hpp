@@ -35,7 +35,7 @@ struct CompressedBatch {
 }  // namespace pith
 
 // The request of the C API, where it is opaque.
-struct pithRequest {
+struct pithRequest {  // NOLINT(readability-identifier-naming)
   // Keeps the communicators alive: another thread may abort and drop the handles while calls run.
   std::vector<std::shared_ptr<pith::Communicator>> communicators;
   std::optional<pith::CallGroup> group;

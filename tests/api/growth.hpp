@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 
@@ -14,9 +15,14 @@ inline std::vector<Setup> processes(const std::string& init_timeout = "20") {
   for (Setup& setup : setups) setup.environment.emplace_back("PITH_INIT_TIMEOUT", init_timeout);
   return setups;
 }
+// For what takes long and does not depend on the link. With PITH_TEST_FULL=1 all of them.
+inline std::vector<Setup> some_processes(const std::string& init_timeout = "20") {
+  std::vector<Setup> setups = processes(init_timeout);
+  if (!std::getenv("PITH_TEST_FULL")) setups.erase(setups.begin() + 1, setups.end());
+  return setups;
+}
 
-inline std::vector<Setup> processes_and_threads() {
-  std::vector<Setup> setups = processes();
+inline std::vector<Setup> with_threads(std::vector<Setup> setups) {
   Setup& threads = setups.emplace_back();
   threads.way = Way::threads;
   threads.environment = {{"PITH_INIT_TIMEOUT", "20"}};

@@ -6,7 +6,7 @@
 using namespace ranks;
 
 TEST_CASE("ranks join a communicator, whose ranks keep their numbers", "[growth]") {
-  for (const Setup& setup : processes_and_threads()) {
+  for (const Setup& setup : with_threads(processes())) {
     for (const auto& [members, size] : {std::pair(1, 2), {2, 3}, {3, 5}}) {
       INFO(name_of(setup) << ", " << members << " grow to " << size);
       CHECK(run(size, setup, [members](Rank& self) {
@@ -25,7 +25,7 @@ TEST_CASE("ranks join a communicator, whose ranks keep their numbers", "[growth]
 
 TEST_CASE("a grown communicator outlives the one that grew, is split, shrunk and grows again",
           "[growth]") {
-  for (const Setup& setup : processes_and_threads()) {
+  for (const Setup& setup : with_threads(processes())) {
     INFO(name_of(setup));
     CHECK(run(4, setup, [](Rank& self) {
             pithComm_t comm = members_of(self, 2);
@@ -99,7 +99,7 @@ TEST_CASE("a new process takes the place of one that died", "[growth]") {
 }
 
 TEST_CASE("many ranks join at once", "[growth]") {
-  for (Setup setup : processes_and_threads()) {
+  for (Setup setup : with_threads(processes())) {
     INFO(name_of(setup));
     setup.limit_s = 90;  // on a busy machine they take long to start
     setup.environment = {{"PITH_INIT_TIMEOUT", "60"}};

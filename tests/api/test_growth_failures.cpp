@@ -33,7 +33,7 @@ void wait_and_die(double seconds) {
 
 TEST_CASE("members that disagree on a growth all hear of it, and so do those that join",
           "[growth]") {
-  for (const Setup& setup : processes_and_threads()) {
+  for (const Setup& setup : with_threads(some_processes())) {
     INFO(name_of(setup));
     CHECK(run_in_time(3, setup, [](Rank& self) {
             const Comm comm(members_of(self, 2));
@@ -60,7 +60,7 @@ TEST_CASE("members that disagree on a growth all hear of it, and so do those tha
 }
 
 TEST_CASE("two different ids for one growth are an error", "[growth]") {
-  for (const Setup& setup : processes_and_threads()) {
+  for (const Setup& setup : with_threads(some_processes())) {
     INFO(name_of(setup));
     CHECK(run(3, setup, [](Rank& self) {
             const Comm comm(members_of(self, 2));
@@ -79,7 +79,7 @@ TEST_CASE("two different ids for one growth are an error", "[growth]") {
 }
 
 TEST_CASE("newcomers that disagree with the members fail, and all hear of it", "[growth]") {
-  for (const Setup& setup : processes_and_threads()) {
+  for (const Setup& setup : with_threads(some_processes())) {
     for (const bool twice : {false, true}) {
       INFO(name_of(setup) << (twice ? ", one rank twice" : ", another number of ranks"));
       CHECK(run(4, setup, [twice](Rank& self) {
@@ -103,7 +103,7 @@ TEST_CASE("newcomers that disagree with the members fail, and all hear of it", "
 }
 
 TEST_CASE("a rank that does not come is named", "[growth]") {
-  for (const Setup& setup : processes("2")) {
+  for (const Setup& setup : some_processes("2")) {
     INFO(name_of(setup));
     CHECK(run(4, setup, [](Rank& self) {
             const Comm comm(members_of(self, 2));
@@ -124,7 +124,7 @@ TEST_CASE("a rank that does not come is named", "[growth]") {
 }
 
 TEST_CASE("without the id's secret nobody joins", "[growth]") {
-  for (const Setup& setup : processes()) {
+  for (const Setup& setup : some_processes()) {
     INFO(name_of(setup));
     CHECK(run(3, setup, [](Rank& self) {
             const Comm comm(members_of(self, 2));
@@ -146,7 +146,7 @@ TEST_CASE("without the id's secret nobody joins", "[growth]") {
 }
 
 TEST_CASE("a member that dies before it grows is named on all ranks", "[growth]") {
-  for (const Setup& setup : processes()) {
+  for (const Setup& setup : some_processes()) {
     INFO(name_of(setup));
     CHECK(run_in_time(4, setup, [](Rank& self) {
             const Comm comm(members_of(self, 3));
@@ -164,7 +164,7 @@ TEST_CASE("a member that dies before it grows is named on all ranks", "[growth]"
 }
 
 TEST_CASE("a member that dies while the others wait for those that join is named", "[growth]") {
-  for (const Setup& setup : processes()) {
+  for (const Setup& setup : some_processes()) {
     for (const int victim : {0, 1, 2}) {
       INFO(name_of(setup) << ", victim " << victim);
       CHECK(run_in_time(5, setup, [victim](Rank& self) {
@@ -195,7 +195,7 @@ TEST_CASE("a member that dies while the others wait for those that join is named
 }
 
 TEST_CASE("a newcomer that dies is named, and the members go on", "[growth]") {
-  for (const Setup& setup : processes()) {
+  for (const Setup& setup : some_processes()) {
     INFO(name_of(setup));
     CHECK(run_in_time(4, setup, [](Rank& self) {
             const Comm comm(members_of(self, 2));
@@ -210,7 +210,7 @@ TEST_CASE("a newcomer that dies is named, and the members go on", "[growth]") {
 }
 
 TEST_CASE("a rank that aborts ends the growth everywhere", "[growth]") {
-  for (const Setup& setup : processes_and_threads()) {
+  for (const Setup& setup : with_threads(some_processes())) {
     for (const int aborting : {0, 1}) {
       INFO(name_of(setup) << ", rank " << aborting << " aborts");
       CHECK(run_in_time(4, setup, [aborting](Rank& self) {
@@ -238,7 +238,7 @@ TEST_CASE("a rank that aborts ends the growth everywhere", "[growth]") {
 }
 
 TEST_CASE("a growth on one rank and another call on another one are told apart", "[growth]") {
-  for (const Setup& setup : processes_and_threads()) {
+  for (const Setup& setup : with_threads(some_processes())) {
     for (const bool splits : {false, true}) {
       INFO(name_of(setup) << (splits ? ", a split" : ", a sum"));
       CHECK(run(3, setup, [splits](Rank& self) {
@@ -264,7 +264,7 @@ TEST_CASE("a growth on one rank and another call on another one are told apart",
 
 TEST_CASE("a member that is interrupted while it waits to grow revokes the communicator",
           "[growth]") {
-  for (const Setup& setup : processes_and_threads()) {
+  for (const Setup& setup : with_threads(some_processes())) {
     for (const bool members_come : {false, true}) {
       INFO(name_of(setup) << (members_come ? ", waits for newcomers" : ", waits for a member"));
       CHECK(run_in_time(4, setup, [members_come](Rank& self) {
@@ -299,7 +299,7 @@ TEST_CASE("a member that is interrupted while it waits to grow revokes the commu
 
 TEST_CASE("a member that is late for the newcomers hears why, and an id serves one growth",
           "[growth]") {
-  for (const Setup& setup : processes("1")) {
+  for (const Setup& setup : some_processes("1")) {
     INFO(name_of(setup));
     CHECK(run(3, setup, [](Rank& self) {
             const Comm comm(members_of(self, 2));
