@@ -155,6 +155,7 @@ void exchanges_on(Rank& self, pithComm_t comm) {
 void in_groups_on(Rank& self, pithComm_t comm) {
   const auto size = static_cast<std::size_t>(self.size);
   const auto me = static_cast<std::size_t>(self.rank);
+  const std::size_t all_ranks = size * (size + 1) / 2;  // the sum of what each one gives
   for (int round = 0; round < 20; ++round) {
     const Buffer send(size * 64 * sizeof(float), round % 2 == 0);
     const Buffer gathered(size * 64 * sizeof(float), false);
@@ -189,7 +190,7 @@ void in_groups_on(Rank& self, pithComm_t comm) {
       ensure(swapped.as<float>()[5 * r + 4] == static_cast<float>(r + 1), "a wrong exchange");
     }
     for (std::size_t i = 0; i < given[me]; ++i) {
-      ensure(summed.as<float>()[i] == static_cast<float>(size * (size + 1) / 2), "a wrong sum");
+      ensure(summed.as<float>()[i] == static_cast<float>(all_ranks), "a wrong sum");
     }
   }
 }
