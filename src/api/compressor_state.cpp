@@ -144,7 +144,7 @@ pithResult_t pithCompressorSetShape(pithCompressor_t compressor, const size_t* r
     std::vector<MatrixShape> matrices;
     for (std::size_t i = 0; i < n; ++i) matrices.push_back({rows[i], columns[i]});
     error = state_matrices(state, matrices);
-    return error ? Error(error.code(), fmt::format("{}: {}", function, error.message())) : error;
+    return told_by(function, error);
   });
 }
 
@@ -157,7 +157,7 @@ pithResult_t pithCompressorSetGraph(pithCompressor_t compressor, const int* from
     if (error) return error;
     auto graph = StatedGraph::of({from, edges}, {to, edges});
     error = graph ? state_graph(state, std::move(*graph)) : graph.error();
-    return error ? Error(error.code(), fmt::format("{}: {}", function, error.message())) : error;
+    return told_by(function, error);
   });
 }
 

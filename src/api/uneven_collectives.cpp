@@ -79,16 +79,24 @@ std::size_t mean_of(std::size_t total, std::size_t ranks) {
   return total / ranks + (total % ranks != 0 ? 1 : 0);
 }
 
+// Elements of this rank's block, and of all ranks' together.
+struct Sizes {
+  std::size_t own;
+  std::size_t all;
+};
+
 // For one of the two buffers, which has a block for each rank.
-Error check_common(const char* function, const BlockArguments& given, const void* send,
-                   const void* recv, bool gathers, pithDataType_t type, std::span<Range> blocks,
-                   int rank) {
+Expected<Sizes> check_common(const char* function, const BlockArguments& given, const void* send,
+                             const void* recv, bool gathers, pithDataType_t type,
+                             std::span<Range> blocks, int rank) {
   Error error = find_blocks(function, given, type, blocks);
   if (error) return error;
-  const std::size_t own = blocks[static_cast<std::size_t>(rank)].size;
-  const std::size_t all = total_of(blocks.data(), blocks.size());
-  error = check_memory(function, "send", send, gathers ? own : all);
-  return error ? error : check_memory(function, "recv", recv, gathers ? all : own);
+  const Sizes sizes{blocks[static_cast<std::size_t>(rank)].size,
+                    total_of(blocks.data(), blocks.size())};
+  error = check_memory(function, "send", send, gathers ? sizes.own : sizes.all);
+  if (!error) error = check_memory(function, "recv", recv, gathers ? sizes.all : sizes.own);
+  if (error) return error;
+  return sizes;
 }
 
 Error allgather_v(pithComm_t comm, const void* send, void* recv, const BlockArguments& given,
@@ -97,14 +105,12 @@ Error allgather_v(pithComm_t comm, const void* send, void* recv, const BlockArgu
   if (Error error = check_call(function, comm, type)) return error;
   const int rank = comm->communicator->rank();
   const std::span<Range> blocks = take_blocks(comm, 1);
-  Error error = check_common(function, given, send, recv, true, type, blocks, rank);
-  if (error) return error;
-  const std::size_t own = blocks[static_cast<std::size_t>(rank)].size;
-  const std::size_t all = total_of(blocks.data(), blocks.size());
+  const Expected<Sizes> sizes = check_common(function, given, send, recv, true, type, blocks, rank);
+  if (!sizes) return sizes.error();
   CollectiveArgs args{.collective = Collective::allgather,
-                      .send = buffer_of(send, own),
+                      .send = buffer_of(send, sizes->own),
                       .recv = buffer_of(recv, blocks, type),
-                      .count = mean_of(all, blocks.size()),
+                      .count = mean_of(sizes->all, blocks.size()),
                       .type = static_cast<DType>(type),
                       .uneven = {nullptr, blocks.data(), blocks.size()}};
   return submit_move(function, comm, args, stream, {send, recv});
@@ -118,14 +124,13 @@ Error reduce_scatter_v(pithComm_t comm, const void* send, void* recv, const Bloc
   if (error) return error;
   const int rank = comm->communicator->rank();
   const std::span<Range> blocks = take_blocks(comm, 1);
-  error = check_common(function, given, send, recv, false, type, blocks, rank);
-  if (error) return error;
-  const std::size_t own = blocks[static_cast<std::size_t>(rank)].size;
-  const std::size_t all = total_of(blocks.data(), blocks.size());
+  const Expected<Sizes> sizes =
+      check_common(function, given, send, recv, false, type, blocks, rank);
+  if (!sizes) return sizes.error();
   CollectiveArgs args{.collective = Collective::reduce_scatter,
                       .send = buffer_of(send, blocks, type),
-                      .recv = buffer_of(recv, own),
-                      .count = mean_of(all, blocks.size()),
+                      .recv = buffer_of(recv, sizes->own),
+                      .count = mean_of(sizes->all, blocks.size()),
                       .type = static_cast<DType>(type),
                       .uneven = {blocks.data(), nullptr, blocks.size()}};
   return submit_reduction(function, comm, args, op, stream, {send, recv});

@@ -33,6 +33,16 @@ struct DenseCase {
 // A permutation of so many ranks.
 RankOrder random_order(int ranks, std::uint64_t seed);
 
+// By the seed kernels run at once, or late, or late with slots of a few bytes.
+inline SimConfig simulator(std::uint64_t seed) {
+  SimConfig config;
+  config.kernel_s = 1e-7;
+  config.gamma_s_per_byte = 1e-9;
+  config.late_kernels = seed % 3 != 0;
+  if (seed % 3 == 2) config.slot_bytes = 48;
+  return config;
+}
+
 std::string describe(const DenseCase& c);
 
 // A hash that serves as data: every (seed, rank, index) has its own 64 bits.

@@ -13,15 +13,6 @@ namespace pith::test {
 
 namespace {
 
-SimConfig simulator(std::uint64_t seed) {
-  SimConfig config;
-  config.kernel_s = 1e-7;
-  config.gamma_s_per_byte = 1e-9;
-  config.late_kernels = seed % 3 != 0;
-  if (seed % 3 == 2) config.slot_bytes = 48;
-  return config;
-}
-
 constexpr std::array types{DType::u64, DType::f32, DType::i8, DType::bf16};
 constexpr std::array operations{Op::sum, Op::avg, Op::max};
 constexpr std::array<std::size_t, 6> counts{1, 7, 33, 64, 257, 0};

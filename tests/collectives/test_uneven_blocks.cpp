@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "tests/catch.hpp"
+#include "tests/collectives/dense_program.hpp"
 #include "tests/collectives/uneven_program.hpp"
 #include "tests/one_case.hpp"
 #include "tests/sanitized.hpp"
@@ -17,15 +18,6 @@ bool has_blocks(const Algorithm& algorithm) {
   return algorithm.collective == Collective::allgather ||
          algorithm.collective == Collective::reduce_scatter ||
          algorithm.collective == Collective::alltoall;
-}
-
-SimConfig simulator(std::uint64_t seed) {
-  SimConfig config;
-  config.kernel_s = 1e-7;
-  config.gamma_s_per_byte = 1e-9;
-  config.late_kernels = seed % 3 != 0;
-  if (seed % 3 == 2) config.slot_bytes = 48;
-  return config;
 }
 
 constexpr std::array types{DType::u64, DType::u8, DType::i32};
