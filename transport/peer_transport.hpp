@@ -15,6 +15,7 @@
 
 #include "core/clock.hpp"
 #include "core/error.hpp"
+#include "transport/start_pairs.hpp"
 #include "transport/transport.hpp"
 
 namespace pith {
@@ -34,10 +35,10 @@ class PeerTransport : public Transport {
   // deadline falls between; only what both report counts.
   virtual Error attach(std::span<const std::string> addresses, std::vector<bool>& attached,
                        const Patience& patience);
-  // Number of connections of a pair, where it has several; the same on all. Before connect().
-  virtual void use_streams(int) {}
+  // Before connect().
+  virtual void use_streams(const PairStreams&) {}
   // Connects to every peer p with use[p], which must do the same, and detaches all others. Blocks
-  // until all are connected.
+  // until all are connected; a transport may leave some until the first message wants them.
   virtual Error connect(std::span<const std::string> addresses, std::span<const std::uint8_t> use,
                         const Patience& patience) = 0;
   // Leaves in order: sends what is queued, until the deadline, and tells the peers, so that none

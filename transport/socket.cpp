@@ -181,10 +181,14 @@ Expected<Descriptor> begin_connect(const Address& address) {
   return system_error(fmt::format("connect to {}", format_address(address)), errno);
 }
 
-Error connect_result(int fd, const Address& address) {
+int connect_status(int fd) {
   int status = 0;
   socklen_t size = sizeof status;
-  if (::getsockopt(fd, SOL_SOCKET, SO_ERROR, &status, &size) != 0) status = errno;
+  return ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &status, &size) == 0 ? status : errno;
+}
+
+Error connect_result(int fd, const Address& address) {
+  const int status = connect_status(fd);
   if (status == 0) return {};
   return system_error(fmt::format("connect to {}", format_address(address)), status);
 }

@@ -60,8 +60,10 @@ std::string peer_name(int fd);
 Expected<Descriptor> listen_on(std::string_view host, PortRange ports = {});
 // Returns an empty descriptor where no connection is pending.
 Expected<Descriptor> accept_one(int listener);
-// Begins to connect; once the socket is writable, `connect_result` returns the result.
+// Begins to connect; once the socket is writable, `connect_result` returns the result, or
+// `connect_status` its errno, 0 for success.
 Expected<Descriptor> begin_connect(const Address& address);
+int connect_status(int fd);
 Error connect_result(int fd, const Address& address);
 Expected<Descriptor> connect_to(const Address& address, const Patience& patience);
 

@@ -71,6 +71,7 @@ class TracedTransport final : public Transport {
     return inner_.copy_to(peer, where, from);
   }
   void quiesce(const CommState& comm, const Error& error) override { inner_.quiesce(comm, error); }
+  void expect(int peer) override { inner_.expect(peer); }
   std::uint64_t heard_from(int peer) const override { return inner_.heard_from(peer); }
   void for_each_sending(const std::function<void(const Send&)>& see) const override {
     inner_.for_each_sending(see);

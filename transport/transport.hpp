@@ -66,6 +66,9 @@ class Transport : public Pollable {
   // accessed. What is half on the wire is completed from a copy, so that other communicators go on.
   virtual void quiesce(const CommState& comm, const Error& error) = 0;
 
+  // Messages to the peer and from it come soon: who connects on demand may begin.
+  virtual void expect(int) {}
+
   // Grows whenever something has come from the peer.
   virtual std::uint64_t heard_from(int peer) const = 0;
 

@@ -57,9 +57,18 @@ Task<Error> pairwise_strand(Call& call, const CollectiveArgs& args, std::size_t 
   co_return Error();
 }
 
+// All connect at once, where they connect on demand, and not step by step.
+void expect_all(const Call& call) {
+  for (int rank = 0; rank < call.size(); ++rank) {
+    const auto& [transport, peer] = call.route(rank);
+    if (transport) transport->expect(peer);
+  }
+}
+
 }  // namespace
 
 Task<Error> alltoall_pairwise(Call& call, CollectiveArgs args) {
+  expect_all(call);
   const int own = call.callers_rank();
   const Fence copied = copy(call, part(args.recv, args.type, recv_block(args, own)),
                             part(args.send, args.type, send_block(args, own)));

@@ -29,12 +29,13 @@ struct Process {
   std::uint64_t limit = 0;
   std::uint64_t fixed = 0;
   std::uint64_t peers = 0;
+  std::uint64_t later_peers = 0;
 };
 
 std::map<std::uint64_t, Process> processes_of(std::span<const DescriptorNeed> ranks) {
   std::map<std::uint64_t, Process> all;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
-    const auto& [share, peers, other] = ranks[r];
+    const auto& [share, peers, other, later_peers] = ranks[r];
     const auto [place, is_new] = all.try_emplace(share.process);
     Process& process = place->second;
     if (is_new) {
@@ -46,6 +47,7 @@ std::map<std::uint64_t, Process> processes_of(std::span<const DescriptorNeed> ra
     process.left = std::min(process.left, share.left);
     process.fixed += share.to_come + other;
     process.peers += peers;
+    process.later_peers += later_peers;
   }
   return all;
 }
@@ -87,19 +89,26 @@ DescriptorShare DescriptorShare::unpack(std::string_view text) {
   return share;
 }
 
-Expected<int> streams_with_room(std::span<const DescriptorNeed> ranks, int most) {
-  auto streams = static_cast<std::uint64_t>(most);
+Expected<PairStreams> streams_with_room(std::span<const DescriptorNeed> ranks, int most) {
+  auto at_start = static_cast<std::uint64_t>(most);
+  auto later = at_start;
   const auto all = processes_of(ranks);
   const Process* without = nullptr;
   for (const auto& [name, process] : all) {
-    if (process.left < process.fixed + process.peers) {
-      if (!without || process.first_rank < without->first_rank) without = &process;
-    } else if (process.peers != 0) {
-      streams = std::min(streams, (process.left - process.fixed) / process.peers);
+    const auto& [first_rank, count, left, limit, fixed, peers, later_peers] = process;
+    if (left < fixed + peers) {
+      if (!without || first_rank < without->first_rank) without = &process;
+    } else if (peers + later_peers != 0) {
+      const std::uint64_t room = left - fixed;
+      const std::uint64_t each = room / (peers + later_peers);
+      if (later_peers != 0) later = std::clamp<std::uint64_t>(each, 1, later);
+      // If not even one stream to every peer fits, the later ones find half of the room.
+      const std::uint64_t now = each != 0 ? room - std::min(each, later) * later_peers : room / 2;
+      if (peers != 0) at_start = std::clamp<std::uint64_t>(now / peers, 1, at_start);
     }
   }
   if (without) return no_room(*without);
-  return static_cast<int>(streams);
+  return PairStreams{static_cast<int>(at_start), static_cast<int>(later)};
 }
 
 }  // namespace pith

@@ -182,11 +182,14 @@ void TransportSetup::note_link(std::size_t a, std::size_t b, std::size_t link) {
   const bool memory = link != none && is_memory(link);
   facts_.all_share_memory = facts_.all_share_memory && memory;
   facts_.any_share_memory = facts_.any_share_memory || memory;
+  const bool at_start = connects_at_start(static_cast<int>(a), static_cast<int>(b),
+                                          static_cast<int>(ranks_), settings_.connect_ranks);
   for (const std::size_t end : {a, b}) {
     const std::size_t other = end == a ? b : a;
     if (end == static_cast<std::size_t>(rank_)) links_[other] = link;
     if (link == none) continue;
-    needs_[end].peers += table_[link]->descriptors_per_stream;
+    auto& pairs = at_start ? needs_[end].peers : needs_[end].later_peers;
+    pairs += table_[link]->descriptors_per_stream;
     needs_[end].other += table_[link]->descriptors_per_peer;
   }
 }
@@ -239,7 +242,7 @@ Error TransportSetup::connect() {
     if (std::ranges::find(links_, t) == links_.end()) transports_[t].reset();
   }
   // The same number on all ranks: both ends of a pair cut messages alike.
-  const Expected<int> streams = streams_with_room(needs_, settings_.streams);
+  const Expected<PairStreams> streams = streams_with_room(needs_, settings_.streams);
   if (!streams) return first(streams.error());
   for (const auto& transport : transports_) {
     if (transport) transport->use_streams(*streams);

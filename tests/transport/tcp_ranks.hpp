@@ -37,6 +37,7 @@ struct TcpRank {
     moved |= scheduler.run_ready();
     idle = moved ? 0 : idle + 1;
     if (idle < 20) return;
+    transport->look_at_links(monotonic_ns());
     if (transport->arm()) {
       pollfd entry{transport->descriptor(), POLLIN, 0};
       ::poll(&entry, 1, 20);
@@ -57,6 +58,7 @@ struct TcpRank {
   }
 
   int rank;
+  std::string address;
   FrameArena arena;
   Scheduler scheduler;
   Mailbox mailbox;
@@ -125,10 +127,15 @@ inline std::vector<std::byte> pattern(int from, std::uint32_t step, std::size_t 
 
 using RankBody = std::function<std::string(TcpRank&, std::barrier<>&)>;
 
-// Runs the body on every rank after connecting all to all; returns the first complaint.
-inline std::string run_tcp_ranks(int count, const RankBody& body, const TcpOptions& options = {}) {
+inline Secret secret_of_tcp_ranks() {
   Secret secret{};
   secret[0] = std::byte{42};
+  return secret;
+}
+
+// Runs the body on every rank after connecting them; returns the first complaint.
+inline std::string run_tcp_ranks(int count, const RankBody& body, const TcpOptions& options = {}) {
+  const Secret secret = secret_of_tcp_ranks();
   std::vector<std::string> addresses(static_cast<std::size_t>(count));
   std::vector<std::string> complaints(static_cast<std::size_t>(count));
   const std::vector<std::uint8_t> use(static_cast<std::size_t>(count), 1);
@@ -138,7 +145,7 @@ inline std::string run_tcp_ranks(int count, const RankBody& body, const TcpOptio
     TcpRank me(rank, count, secret, options);
     Expected<std::string> address = me.transport->listen();
     if (!address) complaint = address.error().message();
-    addresses[static_cast<std::size_t>(rank)] = *address;
+    addresses[static_cast<std::size_t>(rank)] = me.address = *address;
     barrier.arrive_and_wait();
     if (Error error = me.transport->connect(addresses, use, monotonic_ns() + 30 * second)) {
       complaint = error.message();

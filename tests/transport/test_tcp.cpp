@@ -50,11 +50,12 @@ std::string leave(TcpRank& me, std::barrier<>& barrier, std::string complaint) {
   return complaint;
 }
 
-std::string exchange_all(TcpRank& me, std::barrier<>& barrier, int count) {
+std::string exchange_all(TcpRank& me, std::barrier<>& barrier, int count,
+                         std::size_t longest = sizes.back()) {
   std::vector<Task<Error>> tasks;
   for (int peer = 0; peer < count; ++peer) {
     if (peer == me.rank) continue;
-    for (std::uint32_t step = 0; step < sizes.size(); ++step) {
+    for (std::uint32_t step = 0; step < sizes.size() && sizes[step] <= longest; ++step) {
       tasks.push_back(send_one(me, me.comm, peer, step, sizes[step]));
       if (step % 2 == 0) {
         tasks.push_back(recv_one(me, me.comm, peer, step, sizes[step]));
@@ -70,6 +71,95 @@ TEST_CASE("tcp: every size between all ranks") {
   const int count = GENERATE(2, 3, 6);
   const std::string complaint = run_tcp_ranks(
       count, [&](TcpRank& me, std::barrier<>& all) { return exchange_all(me, all, count); });
+  REQUIRE(complaint == "");
+}
+
+// Only neighbours are connected at first.
+TcpOptions on_demand() {
+  TcpOptions options;
+  options.start_ranks = 1;
+  options.streams.later = 2;
+  return options;
+}
+
+TEST_CASE("tcp: pairs that connect when the first message wants it", "[demand]") {
+  const int count = GENERATE(6, 11);
+  const std::string complaint = run_tcp_ranks(
+      count,
+      [&](TcpRank& me, std::barrier<>& all) { return exchange_all(me, all, count, 1 << 20); },
+      on_demand());
+  REQUIRE(complaint == "");
+}
+
+// Whether the higher or the lower rank is the first to send.
+TEST_CASE("tcp: one message between ranks that are not connected", "[demand]") {
+  const bool up = GENERATE(true, false);
+  const std::size_t bytes = GENERATE(std::size_t{0}, std::size_t{100}, std::size_t{3} << 20);
+  const std::string complaint = run_tcp_ranks(
+      8,
+      [&](TcpRank& me, std::barrier<>& all) {
+        std::vector<Task<Error>> tasks;
+        if (me.rank == (up ? 1 : 6)) tasks.push_back(send_one(me, me.comm, 7 - me.rank, 0, bytes));
+        if (me.rank == (up ? 6 : 1)) tasks.push_back(recv_one(me, me.comm, 7 - me.rank, 0, bytes));
+        return leave(me, all, outcome(me, tasks));
+      },
+      on_demand());
+  REQUIRE(complaint == "");
+}
+
+TEST_CASE("tcp: a peer that has left before anyone connected to it is lost", "[demand]") {
+  const bool sends = GENERATE(true, false);
+  const bool up = GENERATE(true, false);
+  const int stays = up ? 1 : 6;
+  const std::string complaint = run_tcp_ranks(
+      8,
+      [&](TcpRank& me, std::barrier<>& all) -> std::string {
+        if (me.rank == 7 - stays) me.transport->close(monotonic_ns() + second);
+        all.arrive_and_wait();
+        std::string wrong;
+        if (me.rank == stays) {
+          int lost = -1;
+          me.transport->on_peer_lost = [&](int peer, const Error& error) {
+            lost = peer;
+            me.comm.revoked = error;
+            me.mailbox.quiesce(me.comm, error);
+          };
+          std::vector<Task<Error>> tasks;
+          if (sends) tasks.push_back(send_one(me, me.comm, 7 - me.rank, 0, 100));
+          if (!sends) tasks.push_back(recv_one(me, me.comm, 7 - me.rank, 0, 100));
+          if (!me.drive(tasks)) wrong = "a peer that has left is waited for";
+          if (wrong.empty() && (!tasks[0].result() || lost != 7 - me.rank)) wrong = "no loss";
+        }
+        return leave(me, all, wrong);
+      },
+      on_demand());
+  REQUIRE(complaint == "");
+}
+
+TEST_CASE("tcp: an abort before the peer is connected, and what follows", "[demand]") {
+  const std::string complaint = run_tcp_ranks(
+      8,
+      [&](TcpRank& me, std::barrier<>& all) -> std::string {
+        std::vector<Task<Error>> tasks;
+        CommState other;
+        other.id = 8;
+        std::string wrong;
+        if (me.rank == 1) {
+          tasks.push_back(send_one(me, other, 6, 0, 3 << 20));
+          tasks[0].handle().resume();
+          const Error aborted(Code::remote, "aborted");
+          other.revoked = aborted;
+          me.transport->quiesce(other, aborted);
+          while (!tasks[0].done()) me.turn();
+          if (!tasks[0].result()) wrong = "an aborted send has succeeded";
+          tasks.clear();
+          tasks.push_back(send_one(me, me.comm, 6, 0, 1000));
+        }
+        if (me.rank == 6) tasks.push_back(recv_one(me, me.comm, 1, 0, 1000));
+        const std::string more = outcome(me, tasks);
+        return leave(me, all, wrong.empty() ? more : wrong);
+      },
+      on_demand());
   REQUIRE(complaint == "");
 }
 
@@ -92,7 +182,7 @@ TEST_CASE("tcp: the round trip to the farthest peer") {
 
 TEST_CASE("tcp: one stream, and pieces that fit nothing") {
   TcpOptions options;
-  options.streams = GENERATE(1, 3);
+  options.streams.at_start = GENERATE(1, 3);
   options.cut_bytes = 1000;
   options.piece_bytes = 777;
   options.read_bytes = 100;

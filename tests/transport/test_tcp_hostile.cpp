@@ -1,4 +1,5 @@
 // The data port: strangers while ranks connect, and a peer that sends nonsense while others work.
+#include <atomic>
 #include <map>
 #include <span>
 
@@ -48,7 +49,7 @@ class Job {
   // The streams that rank 1 would open, with a right handshake; beside connect().
   std::vector<Descriptor> enter() const {
     std::vector<Descriptor> streams;
-    for (int stream = 0; stream < TcpOptions().streams; ++stream) {
+    for (int stream = 0; stream < TcpOptions().streams.at_start; ++stream) {
       streams.push_back(call_port(address()));
       Handshake handshake =
           Handshake::connector(job_secret(), {"pith-data", evil, 0, ranks, stream});
@@ -144,6 +145,46 @@ TEST_CASE("tcp: strangers and a crowd at the port keep no rank out", "[hostile]"
   }
   CHECK(job.talk());
   CHECK_FALSE(job.has_lost(2));
+}
+
+Task<Error> say_to(TcpRank& me, int peer, const std::vector<std::byte>& data) {
+  co_return co_await SendTo(me, me.comm, peer, 0, data);
+}
+
+Task<Error> hear_from(TcpRank& me, int peer, std::vector<std::byte>& into) {
+  co_return co_await RecvFrom(me, me.comm, peer, 0, into);
+}
+
+// The port of a rank that connects on demand is open as long as the rank lives.
+TEST_CASE("tcp: strangers and a crowd while pairs connect on demand", "[hostile]") {
+  TcpOptions options;
+  options.start_ranks = 1;
+  std::atomic<int> let_in = 0;
+  const auto body = [&](TcpRank& me, std::barrier<>& all) -> std::string {
+    std::string complaint;
+    if (me.rank == 1 || me.rank == 6) {
+      const int peer = 7 - me.rank;
+      const std::vector<Descriptor> crowd = silent_crowd(me.address);
+      const UnauthenticatedClients strangers(me.address, secret_of_tcp_ranks(),
+                                             {"pith-data", peer, me.rank, 8, 0}, 3);
+      const std::vector<std::byte> sent = pattern(me.rank, 0, 100'000);
+      std::vector<std::byte> got(sent.size());
+      std::vector<Task<Error>> tasks;
+      tasks.push_back(say_to(me, peer, sent));
+      tasks.push_back(hear_from(me, peer, got));
+      if (!me.drive(tasks)) complaint = "the ranks hang";
+      for (Task<Error>& task : tasks) {
+        if (complaint.empty() && task.result()) complaint = task.result().message();
+      }
+      if (complaint.empty() && got != pattern(peer, 0, got.size())) complaint = "wrong contents";
+      let_in += static_cast<int>(strangers.let_in());
+    }
+    all.arrive_and_wait();
+    me.transport->close(monotonic_ns() + second);
+    return complaint;
+  };
+  CHECK(run_tcp_ranks(8, body, options) == "");
+  CHECK(let_in == 0);
 }
 
 TEST_CASE("tcp: handshakes that are guessed or replayed are refused", "[hostile]") {

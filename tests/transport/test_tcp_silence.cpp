@@ -149,7 +149,7 @@ TEST_CASE("tcp: a peer that does not read is not taken for a dead link", "[silen
   const Load load = small ? Load{400'000, 16} : Load{4, 32 << 20};
   TcpOptions options;
   options.heartbeat_s = 1;
-  options.streams = small ? 1 : 4;
+  options.streams.at_start = small ? 1 : 4;
   const std::string complaint = run_tcp_ranks(
       2,
       [&](TcpRank& me, std::barrier<>& all) {

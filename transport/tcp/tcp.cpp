@@ -13,7 +13,6 @@
 #include "core/clock.hpp"
 #include "core/descriptor_limit.hpp"
 #include "core/log.hpp"
-#include "transport/tcp/tcp_mesh.hpp"
 #include "transport/tcp/tcp_peer.hpp"
 #include "transport/tcp/tcp_silence.hpp"
 
@@ -70,58 +69,87 @@ Expected<std::string> TcpTransport::listen() {
   return format_address(*address);
 }
 
-void TcpTransport::use_streams(int streams) {
-  if (rank_ == 0 && streams < options_.streams) {
+void TcpTransport::use_streams(const PairStreams& streams) {
+  if (rank_ == 0 && streams.at_start < options_.streams.at_start) {
     log(LogLevel::info,
         fmt::format("{} TCP connections between two ranks in place of {} (PITH_STREAMS): for more "
                     "there are not enough descriptors (ulimit -Hn)",
-                    streams, options_.streams));
+                    streams.at_start, options_.streams.at_start));
   }
   options_.streams = streams;
 }
 
 Error TcpTransport::connect(std::span<const std::string> addresses,
                             std::span<const std::uint8_t> use, const Patience& patience) {
-  const auto peers = static_cast<std::size_t>(std::ranges::count(use, 1));
-  make_descriptor_room(peers * static_cast<std::size_t>(options_.streams));
   TcpMeshPlan plan;
   plan.secret = secret_;
   plan.rank = rank_;
   plan.ranks = ranks_;
-  plan.streams = options_.streams;
-  plan.listener = listener_.get();
-  plan.addresses = addresses;
-  plan.use = use;
-  plan.patience = patience;
-  Expected<std::vector<Descriptor>> sockets = connect_mesh(plan);
-  listener_.reset();
-  if (!sockets) return sockets.error();
-  return adopt(std::move(*sockets));
+  plan.heartbeat_s = options_.heartbeat_s;
+  plan.addresses.assign(addresses.begin(), addresses.end());
+  plan.streams.resize(static_cast<std::size_t>(ranks_));
+  std::vector<std::uint8_t> now(static_cast<std::size_t>(ranks_));
+  std::size_t connections = 0;
+  for (int peer = 0; peer < ranks_; ++peer) {
+    const auto p = static_cast<std::size_t>(peer);
+    if (peer == rank_ || use[p] == 0) continue;
+    now[p] = connects_at_start(rank_, peer, ranks_, options_.start_ranks);
+    plan.streams[p] = now[p] != 0 ? options_.streams.at_start : options_.streams.later;
+    if (now[p] != 0) connections += static_cast<std::size_t>(plan.streams[p]);
+    by_rank_[p] = std::make_unique<Peer>(peer, plan.streams[p], *this);
+    peers_.push_back(by_rank_[p].get());
+  }
+  make_descriptor_room(connections);
+  mesh_ = std::make_unique<TcpMesh>(std::move(plan), std::move(listener_));
+  if (Error error = mesh_->connect(now, patience)) return error;
+  return watch_mesh();
 }
 
-Error TcpTransport::adopt(std::vector<Descriptor> sockets) {
+Error TcpTransport::watch_mesh() {
   epoll_ = Descriptor(open_with_room([] { return ::epoll_create1(EPOLL_CLOEXEC); }));
   if (!epoll_) return system_error("create an epoll descriptor", errno);
-  const auto streams = static_cast<std::size_t>(options_.streams);
-  for (int rank = 0; rank < ranks_; ++rank) {
-    const std::size_t first = static_cast<std::size_t>(rank) * streams;
-    if (!sockets[first]) continue;
-    auto peer = std::make_unique<Peer>(rank, *this);
-    for (std::size_t s = 0; s < streams; ++s) {
-      Stream& stream = *peer->streams[s];
-      stream.socket = std::move(sockets[first + s]);
-      keep_alive(stream.socket.get(), options_.heartbeat_s);
-      epoll_event event{};
-      event.events = stream.watched = s == 0 ? static_cast<std::uint32_t>(EPOLLIN) : 0;
-      event.data.ptr = &stream;
-      if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, stream.socket.get(), &event) != 0) {
-        return system_error("watch a connection", errno);
-      }
-    }
-    peers_.push_back(peer.get());
-    by_rank_[static_cast<std::size_t>(rank)] = std::move(peer);
-  }
   for (auto* list : {&departed_, &ready_, &unreported_}) list->reserve(peers_.size());
+  for (TcpMesh::Opened& opened : mesh_->take_opened()) {
+    if (Error error = adopt(*find(opened.peer), std::move(opened.streams))) return error;
+  }
+  if (mesh_->all_open()) {
+    mesh_.reset();
+    return {};
+  }
+  epoll_event event{};
+  event.events = EPOLLIN;
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, mesh_->descriptor(), &event) == 0) return {};
+  return system_error("watch new connections", errno);
+}
+
+// What has been queued for a peer goes when its streams are open.
+bool TcpTransport::take_links() {
+  for (TcpMesh::Opened& opened : mesh_->take_opened()) {
+    Peer& peer = *find(opened.peer);
+    if (!peer.live) continue;
+    if (Error error = adopt(peer, std::move(opened.streams))) lose(peer, error);
+  }
+  for (const TcpMesh::Failed& failed : mesh_->take_failed()) {
+    Peer& peer = *find(failed.peer);
+    failed.unreachable ? lose(peer, ETIMEDOUT) : lose(peer, failed.error);
+  }
+  if (mesh_->all_open()) mesh_.reset();
+  return true;
+}
+
+Error TcpTransport::adopt(Peer& peer, std::vector<Descriptor> streams) {
+  peer.open = true;
+  for (std::size_t s = 0; s < streams.size(); ++s) {
+    Stream& stream = *peer.streams[s];
+    stream.socket = std::move(streams[s]);
+    keep_alive(stream.socket.get(), options_.heartbeat_s);
+    epoll_event event{};
+    event.events = stream.watched = s == 0 ? static_cast<std::uint32_t>(EPOLLIN) : 0;
+    event.data.ptr = &stream;
+    if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, stream.socket.get(), &event) != 0) {
+      return system_error("watch a connection", errno);
+    }
+  }
   return {};
 }
 
@@ -132,12 +160,13 @@ bool TcpTransport::start(Send& send) {
     return true;
   }
   // Its first stream has ended, so it takes no more, whatever its other streams still bring.
-  if (peer->live && !peer->streams[0]->socket) lose(*peer, peer->cause);
+  if (peer->live && peer->open && !peer->streams[0]->socket) lose(*peer, peer->cause);
   if (!peer->live) {
     send.error = peer->error;
     return true;
   }
-  if (peer->outbox.empty() && send.header.length < options_.cut_bytes) {
+  if (!peer->open) mesh_->want(peer->rank);
+  if (peer->open && peer->outbox.empty() && send.header.length < options_.cut_bytes) {
     return start_at_once(*peer, send);
   }
   peer->outbox.push(send);
@@ -218,7 +247,7 @@ bool TcpTransport::read(Peer& peer) {
     Stream& stream = *peer.streams[s];
     if (stream.reader.stalled()) {
       if (const char* fault = stream.reader.resume()) {
-        lose(peer, fault);
+        lose(peer, peer_lost(peer.rank, fault));
         return true;
       }
     }
@@ -253,7 +282,7 @@ bool TcpTransport::read_stream(Peer& peer, Stream& stream) {
     const bool after_goodbye = parts.data() == &end_probe;
     const char* fault = after_goodbye ? "bytes after a goodbye" : stream.reader.arrived(bytes);
     if (fault) {
-      lose(peer, fmt::format("it sent {}", fault));
+      lose(peer, peer_lost(peer.rank, fmt::format("it sent {}", fault)));
       break;
     }
     if (bytes < wanted) break;
@@ -269,11 +298,12 @@ bool TcpTransport::progress() {
   for (Peer* peer : peers_) {
     if (!peer->outbox.empty()) moved |= write(*peer);
   }
-  if (peers_.size() <= few_peers) {
+  if (peers_.size() <= few_peers && !mesh_) {
     moved |= read_few();
   } else {
     moved |= read_ready();
   }
+  if (mesh_ && (mesh_ready_ || mesh_->is_due()) && mesh_->step()) moved |= take_links();
   if (!departed_.empty()) check_departed();
   if (!unreported_.empty()) {
     report_lost();
@@ -307,7 +337,7 @@ bool TcpTransport::read_ready() {
     const bool others = peer->inbox.expects_pieces() || first.reader.said_goodbye();
     if (others || peer->cut_short) moved |= read(*peer);
     if (first.socket && !(first.watched & EPOLLIN) && mailbox_.accepts(peer->rank)) {
-      watch(first, EPOLLIN);
+      first.watch(epoll_.get(), EPOLLIN);
     }
   }
   return moved;
@@ -317,8 +347,13 @@ bool TcpTransport::read_ready() {
 int TcpTransport::poll_events() {
   epoll_event events[64];
   ready_.clear();
+  mesh_ready_ = false;
   const int count = ::epoll_wait(epoll_.get(), events, 64, 0);
   for (int i = 0; i < count; ++i) {
+    if (events[i].data.ptr == nullptr) {
+      mesh_ready_ = true;
+      continue;
+    }
     Peer& peer = static_cast<Stream*>(events[i].data.ptr)->peer;
     // The end of a connection counts even where no more messages are accepted from the peer.
     if (events[i].events & (EPOLLHUP | EPOLLERR)) peer.broken = true;
@@ -332,14 +367,6 @@ bool TcpTransport::busy() const {
   return std::any_of(peers_.begin(), peers_.end(), [&](const Peer* peer) {
     return !peer->outbox.empty() || mailbox_.awaited(peer->rank);
   });
-}
-
-void TcpTransport::watch(Stream& stream, std::uint32_t events) {
-  if (stream.watched == events) return;
-  epoll_event event{};
-  event.events = stream.watched = events;
-  event.data.ptr = &stream;
-  ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, stream.socket.get(), &event);
 }
 
 bool TcpTransport::arm() {
@@ -358,7 +385,7 @@ bool TcpTransport::arm() {
       const bool matters = stream->number == 0 || (others && !stream->reader.stalled());
       if (accepts && matters) events |= EPOLLIN;
       if (!peer->outbox.next(stream->number).empty()) events |= EPOLLOUT;
-      watch(*stream, events);
+      stream->watch(epoll_.get(), events);
     }
   }
   read_all_ = epoll_ && poll_events() != 0;
@@ -375,23 +402,26 @@ void TcpTransport::quiesce(const CommState& comm, const Error& error) {
   }
 }
 
+// The peer expects this rank, too, and only the higher one connects.
+void TcpTransport::expect(int peer) {
+  const Peer* one = find(peer);
+  if (one && one->live && !one->open && peer < rank_) mesh_->want(peer);
+}
+
 std::uint64_t TcpTransport::heard_from(int peer) const { return find(peer)->heard_bytes; }
 
 void TcpTransport::for_each_sending(const std::function<void(const Send&)>& see) const {
   for (const Peer* peer : peers_) peer->outbox.for_each_sending(see);
 }
 
-void TcpTransport::flush(std::uint64_t deadline_ns) {
-  auto waiting = [](const Peer* peer) { return peer->live && !peer->outbox.empty(); };
-  while (std::any_of(peers_.begin(), peers_.end(), waiting) && monotonic_ns() < deadline_ns) {
+void TcpTransport::close(std::uint64_t deadline_ns) {
+  const auto waiting = [](const Peer* peer) { return peer->live && !peer->outbox.empty(); };
+  while (std::ranges::any_of(peers_, waiting) && monotonic_ns() < deadline_ns) {
     if (!progress() && arm()) wait_for(epoll_.get(), EPOLLIN, deadline_ns);
   }
-}
-
-void TcpTransport::close(std::uint64_t deadline_ns) {
-  flush(deadline_ns);
   Frame goodbye;
   goodbye.type = FrameType::goodbye;
+  mesh_.reset();
   for (Peer* peer : peers_) {
     if (!std::exchange(peer->live, false)) continue;
     const bool in_order = peer->outbox.empty();

@@ -2,6 +2,8 @@
 // engine. A small message is one system call at each end; a large one is cut over all streams and
 // read straight into the receiver's buffer.
 //
+// Where there are many ranks, most pairs connect when a message is sent or has been waited for.
+//
 // A peer whose connections have ended is gone, but what it had sent is delivered; it is lost once a
 // receive waits for more, or something is sent to it. A peer that acknowledges nothing for
 // `heartbeat_s` is lost at once: see on_peer_lost.
@@ -20,14 +22,16 @@
 #include "transport/handshake.hpp"
 #include "transport/peer_transport.hpp"
 #include "transport/socket.hpp"
+#include "transport/tcp/tcp_mesh.hpp"
 #include "transport/tcp/tcp_outbox.hpp"
 #include "transport/tcp/tcp_reader.hpp"
 
 namespace pith {
 
 struct TcpOptions {
-  std::string host = "127.0.0.1";                  // reachable for peers, so not 0.0.0.0
-  int streams = 4;                                 // per pair of ranks, the same on all
+  std::string host = "127.0.0.1";  // reachable for peers, so not 0.0.0.0
+  PairStreams streams{4, 4};
+  int start_ranks = 32;  // up to so many ranks all pairs connect at start-up
   std::size_t cut_bytes = std::size_t{512} << 10;  // messages of this size go over all streams
   std::size_t piece_bytes = std::size_t{256} << 10;
   std::size_t read_bytes = std::size_t{64} << 10;
@@ -43,8 +47,8 @@ class TcpTransport final : public PeerTransport {
   ~TcpTransport() override;
 
   Expected<std::string> listen() override;
-  // Replaces the number in the options.
-  void use_streams(int streams) override;
+  // Replaces the numbers in the options.
+  void use_streams(const PairStreams& streams) override;
   Error connect(std::span<const std::string> addresses, std::span<const std::uint8_t> use,
                 const Patience& patience) override;
   void close(std::uint64_t deadline_ns) override;
@@ -65,6 +69,7 @@ class TcpTransport final : public PeerTransport {
   bool arm() override;
   void disarm() override {}
   void quiesce(const CommState& comm, const Error& error) override;
+  void expect(int peer) override;
   std::uint64_t heard_from(int peer) const override;
   void for_each_sending(const std::function<void(const Send&)>& see) const override;
 
@@ -73,7 +78,9 @@ class TcpTransport final : public PeerTransport {
   struct Peer;
   static constexpr int end_of_stream = 0;  // in place of an errno
 
-  Error adopt(std::vector<Descriptor> descriptors);
+  Error watch_mesh();
+  bool take_links();
+  Error adopt(Peer& peer, std::vector<Descriptor> streams);
   bool start_at_once(Peer& peer, Send& send);
   bool write(Peer& peer);
   bool write_stream(Peer& peer, Stream& stream);
@@ -86,13 +93,10 @@ class TcpTransport final : public PeerTransport {
   void stream_ended(Peer& peer, Stream& stream, int cause);
   void depart(Peer& peer);
   void look_at(Peer& peer, std::uint64_t now_ns);
-  void lose(Peer& peer, std::string_view how);
   void lose(Peer& peer, int cause);
   void lose(Peer& peer, const Error& error);
   void check_departed();
   void report_lost();
-  void watch(Stream& stream, std::uint32_t events);
-  void flush(std::uint64_t deadline_ns);
   Peer* find(int peer) const { return by_rank_[static_cast<std::size_t>(peer)].get(); }
 
   Scheduler& scheduler_;
@@ -101,18 +105,20 @@ class TcpTransport final : public PeerTransport {
   int ranks_;
   Secret secret_;
   TcpOptions options_;
-  Descriptor listener_;
+  Descriptor listener_;            // until connect()
+  std::unique_ptr<TcpMesh> mesh_;  // null: all peers are connected, or none is yet
   Descriptor epoll_;
   TcpOutgoingPool pool_;
   std::vector<std::unique_ptr<Peer>> by_rank_;
-  std::vector<Peer*> peers_;     // connected now or before
+  std::vector<Peer*> peers_;     // all, also those that are not connected yet
   std::vector<Peer*> departed_;  // gone; lost once a receive waits for them
   std::vector<Peer*> ready_;     // by the last poll_events()
   std::vector<Peer*> unreported_;
   Send* starting_ = nullptr;
   unsigned turn_ = 0;
   std::uint64_t next_look_ns_ = 0;
-  bool read_all_ = false;  // in the next turn: epoll has had events
+  bool read_all_ = false;    // in the next turn: epoll has had events
+  bool mesh_ready_ = false;  // by the last poll_events()
 };
 
 }  // namespace pith

@@ -64,6 +64,8 @@ void TcpTransport::look_at_links(std::uint64_t now_ns) {
     if (!peer->live) continue;
     if (anew) peer->silence = TcpSilence();
     look_at(*peer, now_ns);
+    // Who waits for a message should hear if its sender is gone, so it connects, too.
+    if (peer->live && !peer->open && mailbox_.awaited(peer->rank)) mesh_->want(peer->rank);
   }
 }
 
@@ -90,7 +92,7 @@ LinkState TcpTransport::link_to(int peer) const {
 }
 
 void TcpTransport::lose(Peer& peer, int cause) {
-  if (!is_silence(cause)) return lose(peer, how_it_ended(cause));
+  if (!is_silence(cause)) return lose(peer, peer_lost(peer.rank, how_it_ended(cause)));
   if (peer.error) return;
   peer.cut_off = true;
   const auto [one, other] = std::minmax(rank_, peer.rank);
@@ -100,8 +102,6 @@ void TcpTransport::lose(Peer& peer, int cause) {
                                one, other, options_.heartbeat_s),
                    peer.rank));
 }
-
-void TcpTransport::lose(Peer& peer, std::string_view how) { lose(peer, peer_lost(peer.rank, how)); }
 
 void TcpTransport::lose(Peer& peer, const Error& error) {
   if (peer.error) return;

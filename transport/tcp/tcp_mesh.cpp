@@ -1,283 +1,394 @@
 #include "transport/tcp/tcp_mesh.hpp"
 
 #include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <memory>
 
-#include "core/clock.hpp"
 #include "core/descriptor_limit.hpp"
-#include "transport/accept_limiter.hpp"
+#include "transport/peer_transport.hpp"
+#include "transport/tcp/tcp_silence.hpp"
 
 namespace pith {
 namespace {
 
 constexpr std::uint64_t ms = 1'000'000;
 constexpr std::uint64_t retry_ns = 20 * ms;
+// Between two looks at all connections, of which there may be thousands.
+constexpr std::uint64_t look_ns = 2 * ms;
 const char* const purpose = "pith-data";
 
-// An accepted connection that is not authenticated yet.
-struct Pending {
-  Descriptor socket;
-  Handshake handshake;
-  short events = POLLIN;
-  std::uint64_t since_ns = 0;
-};
-
-// A connection that this rank is making.
-struct Attempt {
-  Address address;
-  Greeting greeting;
-  Descriptor socket;
-  Handshake handshake;
-  bool connected = false;
-  short events = POLLOUT;
-  std::uint64_t not_before_ns = 0;
-  Error last;
-};
-
-class Mesh {
- public:
-  explicit Mesh(const TcpMeshPlan& plan)
-      : plan_(plan), result_(static_cast<std::size_t>(plan.ranks * plan.streams)) {}
-
-  Error prepare();
-  Error run();
-  std::vector<Descriptor> take() { return std::move(result_); }
-
- private:
-  bool used(int peer) const {
-    return peer != plan_.rank && plan_.use[static_cast<std::size_t>(peer)] != 0;
-  }
-  std::size_t slot_of(int peer, int stream) const {
-    const auto streams = static_cast<std::size_t>(plan_.streams);
-    return static_cast<std::size_t>(peer) * streams + static_cast<std::size_t>(stream);
-  }
-  Descriptor& slot(int peer, int stream) { return result_[slot_of(peer, stream)]; }
-  int poll_once();
-  Error begin(Attempt& attempt);
-  Error drive(Attempt& attempt);
-  void accept_connections();
-  bool drive(Pending& pending);
-  bool keep(Pending& pending);
-  Error starved(const Error& error) const;
-  Error overdue() const;
-
-  const TcpMeshPlan& plan_;
-  std::vector<Descriptor> result_;
-  std::vector<Attempt> attempts_;
-  std::vector<Pending> pending_;
-  std::vector<pollfd> polled_;
-  std::size_t open_attempts_ = 0;  // attempts with a socket, which come first
-  std::size_t missing_connections_ = 0;
-  AcceptLimiter limiter_;
-  Error accept_error_;  // the last one
-};
-
-Error Mesh::prepare() {
-  for (int peer = 0; peer < plan_.ranks; ++peer) {
-    if (!used(peer)) continue;
-    if (peer > plan_.rank) {
-      missing_connections_ += static_cast<std::size_t>(plan_.streams);
-      continue;
-    }
-    Expected<Address> address = parse_address(plan_.addresses[static_cast<std::size_t>(peer)]);
-    if (!address) return address.error();
-    for (int stream = 0; stream < plan_.streams; ++stream) {
-      Attempt attempt;
-      attempt.address = *address;
-      attempt.greeting = {purpose, plan_.rank, peer, plan_.ranks, stream};
-      attempts_.push_back(std::move(attempt));
-    }
-  }
-  if (missing_connections_ != 0 && plan_.listener < 0) {
-    return Error(Code::invalid_usage, "a TCP rank must listen before others can connect to it");
-  }
-  return {};
+Descriptor open_spare() {
+  return Descriptor(open_with_room([] { return ::eventfd(0, EFD_CLOEXEC); }));
 }
 
-Error Mesh::run() {
-  while (!attempts_.empty() || missing_connections_ != 0) {
-    if (plan_.patience.over()) return overdue();
-    for (Attempt& attempt : attempts_) {
-      if (attempt.socket || monotonic_ns() < attempt.not_before_ns) continue;
-      if (Error error = begin(attempt)) return error;
-    }
-    if (poll_once() < 0 && errno != EINTR) return system_error("wait for connections", errno);
-    // polled_ has the listener, then open attempts, then pending connections, as of poll_once().
-    const std::size_t accepted = pending_.size();
-    for (std::size_t i = 0; i < accepted; ++i) {
-      const std::uint64_t age = monotonic_ns() - pending_[i].since_ns;
-      const bool lasting = polled_[1 + open_attempts_ + i].revents == 0 || drive(pending_[i]);
-      if (!lasting || age > AcceptLimiter::handshake_ns) pending_[i].socket.reset();
-    }
-    for (std::size_t i = 0; i < open_attempts_; ++i) {
-      if (polled_[1 + i].revents == 0) continue;
-      if (Error error = drive(attempts_[i])) return error;
-    }
-    std::erase_if(attempts_, [&](const Attempt& attempt) {
-      return static_cast<bool>(slot(attempt.greeting.to, attempt.greeting.stream));
-    });
-    std::erase_if(pending_, [](const Pending& pending) { return !pending.socket; });
-    if (polled_[0].revents != 0) accept_connections();
-    if (Error error = starved(accept_error_)) return error;
-  }
-  return {};
+// Until the streams carry messages, what is in flight may wait for no reader, so the kernel may
+// judge it (see tcp_silence.hpp). 0: it does not.
+void end_when_unanswered(int fd, double limit_s) {
+  const auto limit_ms = static_cast<unsigned>(std::min(limit_s * 1e3, 1e9));
+  ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit_ms, sizeof limit_ms);
 }
 
-int Mesh::poll_once() {
-  const std::uint64_t now = monotonic_ns();
-  std::uint64_t until = plan_.patience.deadline_ns;
-  polled_.clear();
-  if (missing_connections_ == 0) pending_.clear();
-  // When full, new connections stay in the kernel's backlog until the oldest has had its time.
-  if (!pending_.empty() &&
-      now - pending_.front().since_ns > limiter_.stay_ns(pending_.size(), now)) {
-    pending_.erase(pending_.begin());
-  }
-  const bool room = missing_connections_ != 0 && !limiter_.is_full(pending_.size(), now);
-  if (now < limiter_.resumes_at_ns()) until = std::min(until, limiter_.resumes_at_ns());
-  polled_.push_back({room ? plan_.listener : -1, POLLIN, 0});
-  // poll() refuses more entries than the descriptor limit, so attempts without a socket come last.
-  std::partition(attempts_.begin(), attempts_.end(),
-                 [](const Attempt& attempt) { return static_cast<bool>(attempt.socket); });
-  open_attempts_ = 0;
-  for (const Attempt& attempt : attempts_) {
-    if (!attempt.socket) {
-      until = std::min(until, attempt.not_before_ns);
-      continue;
-    }
-    ++open_attempts_;
-    polled_.push_back({attempt.socket.get(), attempt.events, 0});
-  }
-  for (const Pending& pending : pending_) {
-    polled_.push_back({pending.socket.get(), pending.events, 0});
-    until = std::min(until, pending.since_ns + limiter_.stay_ns(pending_.size(), now));
-  }
-  return ::poll(polled_.data(), polled_.size(),
-                std::min(timeout_ms(until), plan_.patience.nap_ms()));
+// At most until the next attempt is due.
+void wait_for_step(int epoll, const Patience& patience) {
+  constexpr int retry_ms = static_cast<int>(retry_ns / ms);
+  pollfd entry{epoll, POLLIN, 0};
+  ::poll(&entry, 1, std::min(patience.nap_ms(), retry_ms));
 }
 
-// Waiting helps while unauthenticated connections hold descriptors, which they lose after a while.
-Error Mesh::starved(const Error& error) const {
-  if (!error || !pending_.empty() || !descriptors_are_used_up()) return {};
+Error starved(const Error& error) {
   return {error.code(), fmt::format("connect to the other ranks: {}", error.message())};
-}
-
-// Returns an error only where a retry would not help.
-Error Mesh::begin(Attempt& attempt) {
-  attempt.connected = false;
-  attempt.events = POLLOUT;
-  attempt.not_before_ns = monotonic_ns() + retry_ns;
-  Expected<Descriptor> socket = begin_connect(attempt.address);
-  if (socket) {
-    attempt.socket = std::move(*socket);
-  } else {
-    attempt.last = socket.error();
-  }
-  return starved(attempt.last);
-}
-
-// Returns an error only where a retry would not help.
-Error Mesh::drive(Attempt& attempt) {
-  const int fd = attempt.socket.get();
-  if (!attempt.connected) {
-    attempt.last = connect_result(fd, attempt.address);
-    if (attempt.last) {
-      attempt.socket.reset();
-      return {};
-    }
-    attempt.connected = true;
-    attempt.handshake = Handshake::connector(plan_.secret, attempt.greeting);
-  }
-  Expected<Handshake::Want> want = attempt.handshake.step(fd);
-  if (!want) {
-    attempt.last =
-        Error(want.error().code(),
-              fmt::format("connect to rank {}: {}", attempt.greeting.to, want.error().message()),
-              attempt.greeting.to);
-    attempt.socket.reset();
-    return attempt.handshake.refused() ? attempt.last : Error();
-  }
-  attempt.events = *want == Handshake::Want::write ? POLLOUT : POLLIN;
-  if (*want == Handshake::Want::done) {
-    slot(attempt.greeting.to, attempt.greeting.stream) = std::move(attempt.socket);
-  }
-  return {};
-}
-
-void Mesh::accept_connections() {
-  while (!limiter_.is_full(pending_.size(), monotonic_ns())) {
-    Expected<Descriptor> socket = accept_one(plan_.listener);
-    if (!socket) {
-      // No descriptors are left; unauthenticated connections may hold them, and time out.
-      accept_error_ = socket.error();
-      limiter_.pause(monotonic_ns());
-      return;
-    }
-    if (!*socket) return;
-    Pending pending;
-    pending.socket = std::move(*socket);
-    pending.since_ns = monotonic_ns();
-    pending.handshake = Handshake::acceptor(
-        plan_.secret, {purpose, Greeting::any, plan_.rank, plan_.ranks, Greeting::any});
-    pending_.push_back(std::move(pending));
-  }
-}
-
-// False: the connection is to be dropped.
-bool Mesh::drive(Pending& pending) {
-  Expected<Handshake::Want> want = pending.handshake.step(pending.socket.get());
-  if (!want) return false;
-  pending.events = *want == Handshake::Want::write ? POLLOUT : POLLIN;
-  return *want != Handshake::Want::done || keep(pending);
-}
-
-bool Mesh::keep(Pending& pending) {
-  const Greeting& greeting = pending.handshake.greeting();
-  if (greeting.from <= plan_.rank || greeting.from >= plan_.ranks || !used(greeting.from) ||
-      greeting.stream >= plan_.streams) {
-    return false;
-  }
-  // A second connection replaces the first, which that rank must have given up.
-  Descriptor& mine = slot(greeting.from, greeting.stream);
-  if (!mine) --missing_connections_;
-  mine = std::move(pending.socket);
-  return true;
-}
-
-Error Mesh::overdue() const {
-  if (!attempts_.empty()) {
-    const Attempt& attempt = attempts_.front();
-    const int peer = attempt.greeting.to;
-    return Error(Code::remote,
-                 fmt::format("rank {} could not be reached at {} in time ({})", peer,
-                             plan_.addresses[static_cast<std::size_t>(peer)],
-                             attempt.last ? attempt.last.message() : "no answer"),
-                 peer);
-  }
-  for (int peer = plan_.rank + 1; peer < plan_.ranks; ++peer) {
-    if (!used(peer)) continue;
-    for (int stream = 0; stream < plan_.streams; ++stream) {
-      if (result_[slot_of(peer, stream)]) continue;
-      const std::string why =
-          accept_error_ ? fmt::format(" ({})", accept_error_.message()) : std::string();
-      return Error(Code::remote, fmt::format("rank {} has not connected in time{}", peer, why),
-                   peer);
-    }
-  }
-  return Error(Code::internal, "connections are missing");
 }
 
 }  // namespace
 
-Expected<std::vector<Descriptor>> connect_mesh(const TcpMeshPlan& plan) {
-  Mesh mesh(plan);
-  if (Error error = mesh.prepare()) return error;
-  if (Error error = mesh.run()) return error;
-  return mesh.take();
+struct TcpMesh::Connection {
+  enum class State : std::uint8_t { waiting, connecting, greeting, ready, ended };
+
+  State state = State::waiting;
+  bool ours = false;  // this rank connects
+  int peer = -1;      // of accepted ones known once they are ready
+  int stream = 0;
+  Descriptor socket;
+  Handshake handshake;
+  std::uint32_t events = 0;         // watched by epoll; 0: none
+  std::uint64_t since_ns = 0;       // accepted, or of the first attempt without an answer; 0: none
+  std::uint64_t not_before_ns = 0;  // the next attempt
+  Error last;                       // why the last attempt has failed
+};
+
+TcpMesh::TcpMesh(TcpMeshPlan plan, Descriptor listener)
+    : plan_(std::move(plan)),
+      listener_(std::move(listener)),
+      links_(static_cast<std::size_t>(plan_.ranks)) {
+  for (int peer = 0; peer < plan_.ranks; ++peer) {
+    link(peer).open = peer == plan_.rank || streams_to(peer) == 0;
+    if (!link(peer).open) ++closed_links_;
+  }
+}
+
+TcpMesh::~TcpMesh() = default;
+
+// --- start-up -----------------------------------------------------------------------------------
+
+Error TcpMesh::prepare() {
+  epoll_ = Descriptor(open_with_room([] { return ::epoll_create1(EPOLL_CLOEXEC); }));
+  if (!epoll_) return system_error("create an epoll descriptor", errno);
+  if (!listener_) return {};
+  spare_ = open_spare();
+  epoll_event event{};
+  event.events = listening_ = EPOLLIN;
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, listener_.get(), &event) == 0) return {};
+  return system_error("watch a listener", errno);
+}
+
+Error TcpMesh::connect(std::span<const std::uint8_t> now, const Patience& patience) {
+  if (Error error = prepare()) return error;
+  starting_ = true;
+  for (int peer = 0; peer < plan_.ranks; ++peer) {
+    if (now[static_cast<std::size_t>(peer)] == 0 || link(peer).open) continue;
+    if (peer < plan_.rank) want(peer);
+    if (peer > plan_.rank && !listener_) {
+      return {Code::invalid_usage, "a TCP rank must listen before others can connect to it"};
+    }
+  }
+  const auto missing = [&](const Link& one) {
+    return !one.open && now[static_cast<std::size_t>(&one - links_.data())] != 0;
+  };
+  while (std::ranges::any_of(links_, missing)) {
+    if (patience.over()) return overdue(now);
+    wait_for_step(epoll_.get(), patience);
+    step();
+    if (!failed_.empty()) return failed_.front().error;
+    if (accept_error_ && unauthenticated_ == 0 && descriptors_are_used_up()) {
+      return starved(accept_error_);
+    }
+  }
+  starting_ = false;
+  return {};
+}
+
+Error TcpMesh::overdue(std::span<const std::uint8_t> now) const {
+  for (const Connection& connection : connections_) {
+    if (!connection.ours || connection.state == Connection::State::ready) continue;
+    const int peer = connection.peer;
+    return {Code::remote,
+            fmt::format("rank {} could not be reached at {} in time ({})", peer,
+                        plan_.addresses[static_cast<std::size_t>(peer)],
+                        connection.last ? connection.last.message() : "no answer"),
+            peer};
+  }
+  for (int peer = 0; peer < plan_.ranks; ++peer) {
+    const auto p = static_cast<std::size_t>(peer);
+    if (now[p] == 0 || links_[p].open) continue;
+    const std::string why =
+        accept_error_ ? fmt::format(" ({})", accept_error_.message()) : std::string();
+    return {Code::remote, fmt::format("rank {} has not connected in time{}", peer, why), peer};
+  }
+  return {Code::internal, "connections are missing"};
+}
+
+// --- what goes on all the time ------------------------------------------------------------------
+
+void TcpMesh::want(int peer) {
+  Link& wanted = link(peer);
+  if (wanted.open || wanted.failed || std::exchange(wanted.wanted, true)) return;
+  const int first = peer < plan_.rank ? 0 : streams_to(peer);
+  const int end = std::max(first + 1, streams_to(peer));
+  for (int stream = first; stream < end; ++stream) {
+    Connection& connection = connections_.emplace_back();
+    connection.ours = true;
+    connection.peer = peer;
+    connection.stream = stream;
+  }
+  next_look_ns_ = 0;
+}
+
+bool TcpMesh::step() {
+  epoll_event events[64];
+  const int count = ::epoll_wait(epoll_.get(), events, 64, 0);
+  for (int i = 0; i < count; ++i) {
+    if (events[i].data.ptr == nullptr) {
+      accept_connections();
+    } else {
+      drive(*static_cast<Connection*>(events[i].data.ptr), events[i].events);
+    }
+  }
+  if (const std::uint64_t now = monotonic_ns(); now >= next_look_ns_) {
+    next_look_ns_ = now + look_ns;
+    begin_due(now);
+    drop_slow(now);
+    listen_while_room(now);
+  }
+  // Only here, because events of this turn refer to connections.
+  connections_.remove_if(
+      [](const Connection& one) { return one.state == Connection::State::ended; });
+  return !opened_.empty() || !failed_.empty();
+}
+
+void TcpMesh::begin_due(std::uint64_t now) {
+  using State = Connection::State;
+  const auto limit_ns = static_cast<std::uint64_t>(plan_.heartbeat_s * 1e9);
+  // No look for a while, or this machine stood still: what is unanswered says nothing.
+  const bool anew = now - std::exchange(looked_ns_, now) > limit_ns / 4;
+  for (Connection& one : connections_) {
+    if (!one.ours || (one.state != State::waiting && one.state != State::connecting)) continue;
+    if (anew && one.since_ns != 0) one.since_ns = now;
+    if (one.state == State::waiting && now >= one.not_before_ns) begin(one, now);
+    if (!starting_ && one.since_ns != 0 && now > one.since_ns + limit_ns) {
+      fail(one.peer, true, one.last);
+    }
+  }
+}
+
+void TcpMesh::begin(Connection& connection, std::uint64_t now) {
+  if (connection.since_ns == 0) connection.since_ns = now;
+  connection.not_before_ns = now + retry_ns;
+  const auto& text = plan_.addresses[static_cast<std::size_t>(connection.peer)];
+  const Expected<Address> address = parse_address(text);
+  if (!address) return fail(connection.peer, false, address.error());
+  Expected<Descriptor> socket = begin_connect(*address);
+  if (!socket) return try_again(connection, socket.error());
+  end_when_unanswered(socket->get(), plan_.heartbeat_s);
+  keep_alive(socket->get(), plan_.heartbeat_s);
+  connection.socket = std::move(*socket);
+  connection.state = Connection::State::connecting;
+  watch(connection, EPOLLOUT);
+}
+
+void TcpMesh::drive(Connection& connection, std::uint32_t events) {
+  switch (connection.state) {
+    case Connection::State::connecting:
+      return check_connected(connection);
+    case Connection::State::greeting:
+      return shake_hands(connection);
+    case Connection::State::ready: {
+      // Only its end is watched; an error may mean that nothing has answered.
+      if ((events & EPOLLERR) == 0) connection.since_ns = 0;
+      const Error why(Code::remote, "the connection was closed", connection.peer);
+      return connection.ours ? try_again(connection, why) : end(connection);
+    }
+    case Connection::State::waiting:
+    case Connection::State::ended:
+      return;
+  }
+}
+
+void TcpMesh::check_connected(Connection& connection) {
+  const int peer = connection.peer;
+  if (const int status = connect_status(connection.socket.get())) {
+    const Error why = system_error(
+        fmt::format("connect to {}", plan_.addresses[static_cast<std::size_t>(peer)]), status);
+    // Every rank listens from before the start-up on, until it leaves.
+    if (status == ECONNREFUSED && !starting_) {
+      return fail(peer, false, peer_lost(peer, "it accepts no connections any more"));
+    }
+    return try_again(connection, why);
+  }
+  connection.since_ns = 0;
+  connection.state = Connection::State::greeting;
+  connection.handshake = Handshake::connector(
+      plan_.secret, {purpose, plan_.rank, peer, plan_.ranks, connection.stream});
+  shake_hands(connection);
+}
+
+void TcpMesh::shake_hands(Connection& connection) {
+  const Expected<Handshake::Want> want = connection.handshake.step(connection.socket.get());
+  if (want && *want == Handshake::Want::done) {
+    return connection.ours ? become_ready(connection) : keep(connection);
+  }
+  if (want) return watch(connection, *want == Handshake::Want::write ? EPOLLOUT : EPOLLIN);
+  if (!connection.ours) return end(connection);
+  const int peer = connection.peer;
+  const Error why(want.error().code(),
+                  fmt::format("connect to rank {}: {}", peer, want.error().message()), peer);
+  if (connection.handshake.refused()) return fail(peer, false, why);
+  connection.since_ns = 0;
+  try_again(connection, why);
+}
+
+void TcpMesh::accept_connections() {
+  while (!limiter_.is_full(unauthenticated_, monotonic_ns())) {
+    Expected<Descriptor> socket = accept_one(listener_.get());
+    if (!socket) {
+      accept_error_ = socket.error();
+      // Who connects must hear of it, so one more is accepted.
+      if (std::exchange(spare_, Descriptor())) continue;
+      // Unauthenticated connections may hold the descriptors, and time out.
+      return limiter_.pause(monotonic_ns());
+    }
+    if (!*socket) return;
+    ++unauthenticated_;
+    Connection& accepted = connections_.emplace_back();
+    accepted.state = Connection::State::greeting;
+    accepted.socket = std::move(*socket);
+    accepted.since_ns = monotonic_ns();
+    accepted.handshake = Handshake::acceptor(
+        plan_.secret, {purpose, Greeting::any, plan_.rank, plan_.ranks, Greeting::any});
+    watch(accepted, EPOLLIN);
+  }
+}
+
+// When there are too many, the oldest has less time; the others wait in the kernel's backlog.
+void TcpMesh::drop_slow(std::uint64_t now) {
+  std::uint64_t stay_ns = limiter_.stay_ns(unauthenticated_, now);
+  for (Connection& one : connections_) {
+    if (one.ours || one.state != Connection::State::greeting) continue;
+    if (now > one.since_ns + stay_ns) end(one);
+    stay_ns = AcceptLimiter::handshake_ns;
+  }
+}
+
+void TcpMesh::listen_while_room(std::uint64_t now) {
+  if (!listener_) return;
+  if (!spare_ && unauthenticated_ == 0) spare_ = open_spare();
+  const std::uint32_t wanted = limiter_.is_full(unauthenticated_, now) ? 0u : EPOLLIN;
+  if (wanted == listening_) return;
+  epoll_event event{};
+  event.events = listening_ = wanted;
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listener_.get(), &event);
+}
+
+// --- connections that have proved the secret ----------------------------------------------------
+
+bool TcpMesh::may_keep(const Greeting& greeting) const {
+  if (greeting.from == plan_.rank || greeting.from >= plan_.ranks) return false;
+  const Link& to = links_[static_cast<std::size_t>(greeting.from)];
+  if (to.open || to.failed) return false;
+  const int streams = streams_to(greeting.from);
+  return greeting.from > plan_.rank ? greeting.stream < streams : greeting.stream == streams;
+}
+
+void TcpMesh::keep(Connection& connection) {
+  const Greeting& greeting = connection.handshake.greeting();
+  if (!may_keep(greeting)) return end(connection);
+  // A second connection replaces the first, which that rank must have given up.
+  for (Connection& one : connections_) {
+    const bool same = one.peer == greeting.from && one.stream == greeting.stream && !one.ours;
+    if (same && one.state == Connection::State::ready) end(one);
+  }
+  --unauthenticated_;
+  connection.peer = greeting.from;
+  connection.stream = greeting.stream;
+  become_ready(connection);
+  if (greeting.from < plan_.rank) want(greeting.from);
+  if (!spare_ && unauthenticated_ == 0 && !(spare_ = open_spare())) {
+    fail(greeting.from, false, starved(accept_error_));
+  }
+}
+
+void TcpMesh::become_ready(Connection& connection) {
+  connection.state = Connection::State::ready;
+  watch(connection, EPOLLRDHUP);
+  const int peer = connection.peer;
+  if (connection.stream < streams_to(peer) && ++link(peer).ready == streams_to(peer)) finish(peer);
+}
+
+void TcpMesh::finish(int peer) {
+  Opened opened{peer, std::vector<Descriptor>(static_cast<std::size_t>(streams_to(peer)))};
+  for (Connection& one : connections_) {
+    if (one.peer != peer || one.state == Connection::State::ended) continue;
+    if (one.state == Connection::State::ready && one.stream < streams_to(peer)) {
+      ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, one.socket.get(), nullptr);
+      end_when_unanswered(one.socket.get(), 0);
+      opened.streams[static_cast<std::size_t>(one.stream)] = std::move(one.socket);
+    }
+    end(one);
+  }
+  link(peer).open = true;
+  --closed_links_;
+  opened_.push_back(std::move(opened));
+}
+
+// --- ends ---------------------------------------------------------------------------------------
+
+void TcpMesh::try_again(Connection& connection, const Error& why) {
+  const int peer = connection.peer;
+  end(connection);
+  connection.state = Connection::State::waiting;
+  connection.not_before_ns = monotonic_ns() + retry_ns;
+  connection.last = why;
+  // Waiting helps while unauthenticated connections hold descriptors, which they lose after a
+  // while.
+  if (unauthenticated_ == 0 && descriptors_are_used_up()) fail(peer, false, starved(why));
+}
+
+void TcpMesh::end(Connection& connection) {
+  using State = Connection::State;
+  if (connection.state == State::ended) return;
+  if (connection.state == State::greeting && !connection.ours) --unauthenticated_;
+  const bool counts = connection.state == State::ready && connection.peer >= 0 &&
+                      connection.stream < streams_to(connection.peer);
+  if (counts) --link(connection.peer).ready;
+  connection.state = State::ended;
+  if (!connection.socket) return;
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, connection.socket.get(), nullptr);
+  connection.socket.reset();
+  connection.events = 0;
+}
+
+void TcpMesh::fail(int peer, bool unreachable, const Error& why) {
+  if (link(peer).open || std::exchange(link(peer).failed, true)) return;
+  --closed_links_;
+  for (Connection& one : connections_) {
+    if (one.peer == peer) end(one);
+  }
+  failed_.push_back({peer, unreachable, why});
+}
+
+void TcpMesh::watch(Connection& connection, std::uint32_t events) {
+  const int operation = connection.events == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
+  if (connection.events == events) return;
+  epoll_event event{};
+  event.events = connection.events = events;
+  event.data.ptr = &connection;
+  ::epoll_ctl(epoll_.get(), operation, connection.socket.get(), &event);
 }
 
 }  // namespace pith

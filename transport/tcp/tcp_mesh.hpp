@@ -1,13 +1,20 @@
-// Start-up of TcpTransport: makes the authenticated streams of every pair of ranks that uses it.
-// The higher rank of a pair connects, the lower one accepts.
+// The authenticated streams of TcpTransport: those of the start-up, and those that are opened when
+// the first message wants them.
+//
+// The higher rank of a pair connects, the lower one accepts. A lower rank that wants streams
+// connects too, with the number behind the last stream's, which asks the higher rank to open them.
+// That connection stays until they are open; its end before that means that the request is lost.
 #pragma once
 
 #include <cstdint>
+#include <list>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/clock.hpp"
+#include "transport/accept_limiter.hpp"
 #include "transport/handshake.hpp"
 #include "transport/socket.hpp"
 
@@ -17,15 +24,90 @@ struct TcpMeshPlan {
   Secret secret{};
   int rank = 0;
   int ranks = 1;
-  int streams = 1;
-  int listener = -1;
-  std::span<const std::string> addresses;  // by rank
-  std::span<const std::uint8_t> use;       // by rank: whether to connect to it
-  Patience patience;
+  double heartbeat_s = 10;             // a peer that cannot be reached for so long is given up
+  std::vector<std::string> addresses;  // by rank
+  std::vector<int> streams;            // by rank, the same at both ends; 0: it is no peer
 };
 
-// The descriptor of stream s to rank r has index r * streams + s; empty where not used. Connections
-// that do not prove the secret, and slow ones, are dropped without delaying others.
-Expected<std::vector<Descriptor>> connect_mesh(const TcpMeshPlan& plan);
+// Connections that do not prove the secret, and slow ones, are dropped without delaying others.
+class TcpMesh {
+ public:
+  struct Opened {
+    int peer;
+    std::vector<Descriptor> streams;
+  };
+  struct Failed {
+    int peer;
+    bool unreachable;  // nothing has answered: the peer may live, and the error does not matter
+    Error error;
+  };
+
+  // The listener may be empty if nobody is going to connect to this rank.
+  TcpMesh(TcpMeshPlan plan, Descriptor listener);
+  ~TcpMesh();
+
+  // Opens the streams to every peer p with now[p], which must do the same. Blocks until all are
+  // open, and tries again until patience is over; later failures are reported by take_failed().
+  Error connect(std::span<const std::uint8_t> now, const Patience& patience);
+  // Begins to open the streams to a peer, unless they are open, under way, or have failed.
+  void want(int peer);
+  bool all_open() const { return closed_links_ == 0; }
+
+  // Does what can be done without waiting; true if a peer has been opened or has failed.
+  bool step();
+  // Readable when step() has something to do, except for what it tries again after a while.
+  int descriptor() const { return epoll_.get(); }
+  // Whether step() must be called although the descriptor is not readable.
+  bool is_due() const { return !connections_.empty() && monotonic_ns() >= next_look_ns_; }
+  std::vector<Opened> take_opened() { return std::exchange(opened_, {}); }
+  std::vector<Failed> take_failed() { return std::exchange(failed_, {}); }
+
+ private:
+  struct Connection;
+  struct Link {
+    int ready = 0;  // streams that are authenticated
+    bool wanted = false;
+    bool open = false;
+    bool failed = false;
+  };
+
+  Error prepare();
+  Error overdue(std::span<const std::uint8_t> now) const;
+  void begin_due(std::uint64_t now);
+  void begin(Connection& connection, std::uint64_t now);
+  void drive(Connection& connection, std::uint32_t events);
+  void check_connected(Connection& connection);
+  void shake_hands(Connection& connection);
+  void accept_connections();
+  void drop_slow(std::uint64_t now);
+  void listen_while_room(std::uint64_t now);
+  bool may_keep(const Greeting& greeting) const;
+  void keep(Connection& connection);
+  void become_ready(Connection& connection);
+  void finish(int peer);
+  void try_again(Connection& connection, const Error& why);
+  void end(Connection& connection);
+  void fail(int peer, bool unreachable, const Error& why);
+  void watch(Connection& connection, std::uint32_t events);
+  Link& link(int peer) { return links_[static_cast<std::size_t>(peer)]; }
+  int streams_to(int peer) const { return plan_.streams[static_cast<std::size_t>(peer)]; }
+
+  const TcpMeshPlan plan_;
+  Descriptor listener_;
+  Descriptor epoll_;
+  Descriptor spare_;  // given up to accept one more connection when no descriptors are left
+  std::uint32_t listening_ = 0;  // epoll events of the listener
+  std::vector<Link> links_;      // by rank
+  int closed_links_ = 0;
+  std::list<Connection> connections_;  // of links that are not open; the oldest first
+  std::vector<Opened> opened_;
+  std::vector<Failed> failed_;
+  AcceptLimiter limiter_;
+  std::size_t unauthenticated_ = 0;  // accepted connections in their handshake
+  Error accept_error_;               // the last one
+  std::uint64_t next_look_ns_ = 0;   // at all connections
+  std::uint64_t looked_ns_ = 0;      // the last time
+  bool starting_ = false;            // failed attempts are repeated until patience is over
+};
 
 }  // namespace pith

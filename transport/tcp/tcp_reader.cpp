@@ -43,7 +43,7 @@ TcpReader::TcpReader(TcpInbox& inbox, int stream, std::size_t buffer_bytes)
     : inbox_(inbox),
       stream_(stream),
       capacity_(std::max(buffer_bytes, sizeof(MessageOpening) + wait_bytes)),
-      buffer_(std::make_unique<std::byte[]>(capacity_)) {}
+      buffer_(std::make_unique_for_overwrite<std::byte[]>(capacity_)) {}
 
 std::span<const iovec> TcpReader::targets() {
   if (stalled_ || goodbye_) return {};
