@@ -116,6 +116,7 @@ if rank == 0:
         comm.abort()
 else:
     comm.barrier()
+    print("past", flush=True)
     time.sleep(0.8)
     while "{name}" not in ("init", "launcher", "split", "finalize"):
         try:
@@ -127,6 +128,7 @@ else:
     time.sleep(1)
 """)
     ranks.wait_for(0, "waits")
+    ranks.wait_for(1, "past")
     time.sleep(0.6)
     begin = time.monotonic()
     ranks.signal(0, signal.SIGINT)
