@@ -1,6 +1,7 @@
 #include "frame/compressed_check.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <string>
 
@@ -56,6 +57,9 @@ Errors CompressedCheck::check(const std::vector<std::span<const float>>& gradien
   }
   if (spec_.scheme->varying) {
     const pith::VaryingCoding coding = spec_.scheme->varying(spec_);
+    if (coding.kind == pith::VaryingCoding::Kind::lossless) {
+      return compare_in_rank_order(gradients, results);
+    }
     Errors errors = compare_coded(coding, false, sums_of(gradients), results);
     errors.merge(check_left(coding.keeps_rest, gradients, results, compressors));
     return errors;
@@ -66,16 +70,16 @@ Errors CompressedCheck::check(const std::vector<std::span<const float>>& gradien
     return errors;
   }
   if (corrects_momentum(spec_)) return compare_corrected(gradients, results, compressors);
-  // Of what each rank chooses and does not keep, only how large it may be is known.
-  if (!spec_.feedback && spec_.scheme->electors == pith::Electors::each_by_rule) {
-    return compare_bounds(gradients, results, compressors);
-  }
   // A call that may have been bypassed cannot be compared with the plain algorithm. By host, sums
   // are elected that no single rank has. A density that adapts is not known here.
   const bool plain = spec_.sparse() && !spec_.adapts() && !spec_.may_bypass && !spec_.by_host;
   const pith::Electors electors = spec_.scheme->electors;
   if (plain && electors == pith::Electors::each_rank && !list_coding_of(spec_)) {
     return compare_with_topk(gradients, results, compressors);
+  }
+  // Of what each rank elects and does not keep, only how large it may be is known.
+  if (!spec_.feedback && elects_lists(spec_)) {
+    return compare_bounds(gradients, results, compressors);
   }
   // Without a residual the elected elements are unknown; so are those that common knowledge elects,
   // and those of which only sums decide.
@@ -218,22 +222,77 @@ Errors CompressedCheck::compare_corrected(const std::vector<std::span<const floa
   return errors;
 }
 
-Errors CompressedCheck::compare_bounds(const std::vector<std::span<const float>>& gradients,
-                                       const std::vector<std::span<const float>>& results,
-                                       const Compressors& compressors) const {
-  std::vector<double> most;
+std::vector<double> CompressedCheck::largest_sent(
+    const std::vector<std::span<const float>>& gradients, const Compressors& compressors) const {
+  std::vector<double> largest;
   for (std::size_t local = 0; local < gradients.size(); ++local) {
     double own = compressors.stats(static_cast<int>(local)).threshold;
     for (const float value : gradients[local]) own = std::max(own, std::abs(double(value)));
-    most.push_back(own);
+    largest.push_back(own);
   }
-  double bound = 0;
-  for (const double own : team_.gather(std::span<const double>(most))) bound += own / parts_;
-  const double allowed = bound * 2 * rounding_of(spec_.values) + allowed_of_result(type_, bound);
+  return largest;
+}
+
+// A rule's values may be other than the rank's own: means of several, or enlarged by chance. Others
+// are the rank's own, rounded to the type `values` when they leave and at every step on their way,
+// of which a tree has the most, or by a list's coding to a part of the list's largest.
+Errors CompressedCheck::compare_bounds(const std::vector<std::span<const float>>& gradients,
+                                       const std::vector<std::span<const float>>& results,
+                                       const Compressors& compressors) const {
+  const bool by_rule = spec_.scheme->electors == pith::Electors::each_by_rule;
+  const std::optional<pith::Coding> coding = list_coding_of(spec_);
+  const double coding_loss = coding ? 0.5 / ((1 << (coding->bits - 1)) - 1) : 0;
+  const int roundings = 1 + std::bit_width(static_cast<unsigned>(team_.ranks() - 1));
+  const double rounding =
+      std::pow(1 + rounding_of(spec_.values), roundings) - 1 + rounding_of_additions(team_.ranks());
+  const double least_steps = roundings * team_.ranks() * least_step_of(spec_.values) / parts_;
+  const std::vector<double> largest = largest_sent(gradients, compressors);
+  std::vector<std::vector<double>> most(gradients.size());
   Errors errors;
-  for (const std::span<const float> result : results) {
-    for (const float value : result) {
-      errors.add(std::max(std::abs(double(value)) - bound, 0.0), allowed);
+  for (std::size_t begin = 0; begin < count_; begin += chunk_elements) {
+    const std::size_t size = std::min(chunk_elements, count_ - begin);
+    for (std::size_t local = 0; local < gradients.size(); ++local) {
+      most[local].assign(size, by_rule ? largest[local] : coding_loss * largest[local]);
+      for (std::size_t i = 0; !by_rule && i < size; ++i) {
+        most[local][i] += std::abs(double(gradients[local][begin + i]));
+      }
+    }
+    sum(team_, most);
+    for (std::size_t local = 0; local < results.size(); ++local) {
+      for (std::size_t i = 0; i < size; ++i) {
+        const double bound = most[local][i] / parts_;
+        const double excess = std::abs(double(results[local][begin + i])) - bound;
+        errors.add(std::max(excess, 0.0),  // a NaN stays one
+                   bound * rounding + least_steps + allowed_of_result(type_, bound));
+      }
+    }
+  }
+  return errors;
+}
+
+Errors CompressedCheck::compare_in_rank_order(
+    const std::vector<std::span<const float>>& gradients,
+    const std::vector<std::span<const float>>& results) const {
+  const bool is_exact = type_ == pithFloat32 && parts_ == 1;
+  const auto ranks = static_cast<std::size_t>(team_.ranks());
+  Errors errors;
+  for (std::size_t begin = 0; begin < count_; begin += chunk_elements) {
+    const std::size_t size = std::min(chunk_elements, count_ - begin);
+    std::vector<std::vector<float>> mine;
+    for (const std::span<const float> own : gradients) {
+      const std::span<const float> part = own.subspan(begin, size);
+      mine.emplace_back(part.begin(), part.end());
+    }
+    std::vector<float> all = team_.gather_vectors(mine);
+    for (std::size_t rank = 1; rank < ranks; ++rank) {
+      for (std::size_t i = 0; i < size; ++i) all[i] += all[rank * size + i];
+    }
+    for (const std::span<const float> result : results) {
+      for (std::size_t i = 0; i < size; ++i) {
+        const double expected = double(all[i]) / parts_;
+        errors.add(double(result[begin + i]) - expected,
+                   is_exact ? 0 : allowed_of_result(type_, expected));
+      }
     }
   }
   return errors;
@@ -286,6 +345,11 @@ Errors CompressedCheck::compare_coded(const Coding& coding, bool votes, const Ve
         sums[local][i] = given[i] == 0 ? 0 : std::copysign(1.0, double(given[i]));
       }
       add_coding_error(coding, sums[local], allowed[local]);
+      // Of what the ranks' values may be decoded to, additions of the sum round off this much.
+      const double additions = votes ? 0 : rounding_of_additions(team_.ranks());
+      for (std::size_t i = 0; i < size; ++i) {
+        allowed[local][i] += additions * (std::abs(sums[local][i]) + allowed[local][i]);
+      }
     }
     sum(team_, sums);
     sum(team_, allowed);

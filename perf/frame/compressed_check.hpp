@@ -1,15 +1,17 @@
 // Checks results of compressed calls against the scheme's definition.
 //
 // Where all elements are sent in few bits, each may be off by what rounding loses on each rank and
-// in the sum; of signs the majority is checked. Otherwise: Sums are checked, unless the whole
-// result is: what was removed from all ranks' gradients and residuals must have arrived. With
-// feedback=0, where unelected elements are dropped, this holds only for elements that arrived.
+// in the sum; of signs the majority is checked, and of lossless every bit of float32 sums.
+// Otherwise: Sums are checked, unless the whole result is: what was removed from all ranks'
+// gradients and residuals must have arrived. With feedback=0, where unelected elements are dropped,
+// this holds only for elements that arrived, and only where all ranks send the same ones. Where
+// each rank elects a list, no element may be larger than what all ranks had of it.
 // Elections are checked depending on the scheme's electors:
 //
 //  each rank   everything: result and residual of each element, bits of the residual
 //  leader      who leads, that the leader's exact k largest are elected, that they were removed on
 //              every rank, and that nothing else was sent
-//  each by a rule   sums; with feedback=0 only that no result is larger than ranks can have sent
+//  each by a rule   sums; with feedback=0 no element is larger than the largest that ranks had
 //  owners      that what was elected was removed on every rank and nothing else was sent, that some
 //              rank had each element above the threshold, and that nothing was elected twice
 //
@@ -60,14 +62,21 @@ class CompressedCheck {
   Errors compare_corrected(const std::vector<std::span<const float>>& gradients,
                            const std::vector<std::span<const float>>& results,
                            const Compressors& compressors);
+  // Of lists without a residual: no element may be larger than ranks can have sent.
   Errors compare_bounds(const std::vector<std::span<const float>>& gradients,
                         const std::vector<std::span<const float>>& results,
                         const Compressors& compressors) const;
+  // Of what each rank elects by a rule of the whole vector, and changes: the most it can have sent.
+  std::vector<double> largest_sent(const std::vector<std::span<const float>>& gradients,
+                                   const Compressors& compressors) const;
   // Of matrices whose singular values each rank draws.
   Errors compare_drawn(const std::vector<std::span<const float>>& gradients,
                        const std::vector<std::span<const float>>& results);
   // How the last call coded all elements, if it did.
   std::optional<pith::Coding> coding_in_use(const Compressors& compressors) const;
+  // Of lossless, which promises ((x0 + x1) + x2) + ... in float32.
+  Errors compare_in_rank_order(const std::vector<std::span<const float>>& gradients,
+                               const std::vector<std::span<const float>>& results) const;
   // `mine`: of this thread's ranks, residuals included.
   template <class Coding>
   Errors compare_coded(const Coding& coding, bool votes, const Vectors& mine,

@@ -27,6 +27,11 @@ double rounding_of(pith::DType type) {
 
 double least_step_of(pith::DType type) { return type == pith::DType::f16 ? 0x1p-24 : 0; }
 
+double rounding_of_additions(int terms) {
+  const double lost = 0x1p-24 * (terms - 1);
+  return lost / (1 - lost);
+}
+
 double allowed_of_result(pithDataType_t type, double value) {
   const auto rounded_to = static_cast<pith::DType>(type);
   return std::abs(value) * std::max(rounding_of(rounded_to), float_rounding) +

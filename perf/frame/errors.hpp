@@ -27,6 +27,9 @@ inline constexpr double float_rounding = 0x1p-22;
 double rounding_of(pith::DType type);
 // Below the smallest normal number of float16 the step size is constant.
 double least_step_of(pith::DType type);
+// How far a float32 sum of `terms` numbers, added in any order, may be off, as a part of the sum of
+// their magnitudes: each of the terms - 1 additions loses at most half a unit in the last place.
+double rounding_of_additions(int terms);
 // By how much a sum in float32 may be off that was rounded to this type.
 double allowed_of_result(pithDataType_t type, double value);
 

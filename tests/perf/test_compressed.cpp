@@ -13,6 +13,7 @@
 namespace {
 
 using namespace pith_perf;
+using pith::Spec;
 
 // Some calls of three ranks of this thread, checked as if they were of another scheme.
 Errors check_as(const std::string& called, const std::string& checked) {
@@ -165,7 +166,9 @@ TEST_CASE("values in few bits may be off by their rounding, and no more", "[perf
                                           "int8:map=dynamic",
                                           "signum",
                                           "bounded",
-                                          "bounded:abs=1e-4,feedback=1"};
+                                          "bounded:abs=1e-4,feedback=1",
+                                          "bounded:abs=1e-12",
+                                          "bounded:rel=1e-8"};
   for (const std::string& spec : specs) {
     INFO(spec);
     CHECK(check_as(spec, spec).wrong == 0);
@@ -175,10 +178,41 @@ TEST_CASE("values in few bits may be off by their rounding, and no more", "[perf
   CHECK(check_as("int8", "bf16").wrong > 0);
   CHECK(check_as("int8", "fp16").wrong > 0);
   CHECK(check_as("int8", "bounded").wrong > 0);
+  CHECK(check_as("bounded:abs=1e-5", "bounded:abs=1e-6").wrong > 0);
   CHECK(check_as("sign", "signum").wrong > 0);
   CHECK(check_as("qsgd:bits=2", "sign").wrong > 0);
   CHECK(check_as("topk", "int8").wrong > 0);
   CHECK(check_as("int8:feedback=1", "int8").wrong > 0);
+}
+
+TEST_CASE("additions of a sum may be off by half a unit each, and no more", "[perf]") {
+  CHECK(rounding_of_additions(1) == 0);
+  constexpr float half_unit = 0x1p-24F;
+  const float sum = (1 + half_unit) + half_unit;  // each is lost
+  CHECK(1 + 2 * double{half_unit} - double{sum} <= rounding_of_additions(3));
+  CHECK(1 + 2 * double{half_unit} - double{sum} > rounding_of_additions(2));
+}
+
+TEST_CASE("sums of lossless messages are those in rank order, bit for bit", "[perf]") {
+  if (!Spec::parse("lossless")) return;  // a build without libzstd
+  CHECK(check_as("lossless", "lossless").wrong == 0);
+  CHECK(check_as("bounded:abs=1e-8", "lossless").wrong > 0);
+}
+
+TEST_CASE("lists that nobody keeps have no element larger than ranks had", "[perf]") {
+  for (const char* const spec :
+       {"spardl:density=0.02,feedback=0", "ok-topk:density=0.02,feedback=0",
+        "gtopk:density=0.02,feedback=0", "gtopk:density=0.9,values=bf16,feedback=0",
+        "ok-topk:density=0.9,values=f16,feedback=0", "topk:density=0.1,values=int4,feedback=0",
+        "topk:density=0.1,values=int8,feedback=0", "topk:density=auto,feedback=0"}) {
+    INFO(spec);
+    CHECK(check_as(spec, spec).wrong == 0);
+  }
+  for (const char* const spec :
+       {"spardl:feedback=0", "gtopk:feedback=0", "topk:density=auto,feedback=0"}) {
+    INFO(spec);
+    CHECK(check_as("topk:density=0.02", spec).wrong > 0);  // what it kept comes later
+  }
 }
 
 TEST_CASE("results of schemes with rules of their own are right", "[perf]") {

@@ -253,8 +253,20 @@ class Compressed(unittest.TestCase):
             self.check(f"{scheme}:rule={rule},values=bf16", "-o", "avg")
         self.check("micro:values=f16", "-d", "half")
         self.check("topk:values=int4", "-o", "avg")
-        for spec in ("deft:density=0.5", "topk:hierarchy=host", "ar-topk:feedback=0", "bf16"):
+        for spec in ("deft:density=0.5", "topk:hierarchy=host", "ar-topk:feedback=0",
+                     "bounded:abs=1e-12", "spardl:feedback=0", "ok-topk:feedback=0",
+                     "gtopk:feedback=0", "topk:values=int4,feedback=0"):
             self.check(spec)
+
+    def test_every_scheme(self):
+        """With its defaults, all that pith-info tells of, but for what is no sum."""
+        lines = run("pith-info", "--schemes").stdout.splitlines()
+        schemes = [line.split()[0] for line in lines
+                   if "without which this library was built" not in line]
+        self.assertGreater(len(schemes), 30)
+        for scheme in schemes:
+            if scheme != "choco":
+                self.check(scheme)
 
     def test_moves(self):
         """Coded values; the bytes on the wire are those of the parts that other ranks send."""
