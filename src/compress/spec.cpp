@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <charconv>
+#include <cmath>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -133,6 +134,19 @@ Error check_density(std::string_view text, const Spec& spec) {
              "density is fixed, expected auto or a range with objective, weight and quantise");
 }
 
+// A bound as large as the values would let all of them be zero.
+Error check_bounds(std::string_view text, const Spec& spec) {
+  if (!spec.scheme->varying) return {};
+  const VaryingCoding coding = spec.scheme->varying(spec);
+  if (coding.kind != VaryingCoding::Kind::bounded) return {};
+  if (coding.relative >= 1 && std::isfinite(coding.relative)) {
+    return bad(text, fmt::format("rel is {}, expected more than 0 and below 1, or inf with abs",
+                                 coding.relative));
+  }
+  if (std::isfinite(coding.absolute) || std::isfinite(coding.relative)) return {};
+  return bad(text, "abs is inf and rel is inf, expected a bound by one of them");
+}
+
 }  // namespace
 
 Expected<Spec> Spec::parse(std::string_view text) {
@@ -168,6 +182,7 @@ Expected<Spec> Spec::parse(std::string_view text) {
   const bool is_weighed = std::find(seen.begin(), seen.end(), "weight") != seen.end();
   if (!is_weighed) spec.time_weight = usual_weight(spec.objective);
   if (Error error = check_density(text, spec)) return error;
+  if (Error error = check_bounds(text, spec)) return error;
   follow(spec, {});  // a candidate of the objective, or a form
   return spec;
 }

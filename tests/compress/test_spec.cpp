@@ -174,7 +174,23 @@ TEST_CASE("codings of varying length, of specs") {
         VaryingCoding{.absolute = 2, .relative = 0.1F, .keeps_rest = true});
   CHECK(varying("bounded:abs=1e-300").absolute > 0);
   check_says("bounded:abs=0", {"abs is \"0\"", "more than 0"});
-  check_says("bounded:rel=nan", {"rel is \"nan\"", "more than 0"});
+  CHECK(varying("bounded:abs=0.5,rel=inf") == varying("bounded:abs=0.5"));
+  CHECK(varying("bounded:rel=0.999").relative < 1);
+  for (const std::string nan : {"nan", "-nan"}) {
+    check_says("bounded:rel=" + nan, {"rel is \"" + nan + "\"", "more than 0 and below 1"});
+    check_says("bounded:abs=" + nan, {"abs is \"" + nan + "\"", "more than 0, or inf"});
+  }
+  // What would send nothing but zeros.
+  for (const std::string rel : {"1", "5", "1e+30"}) {
+    check_says("bounded:rel=" + rel, {"rel is " + rel, "more than 0 and below 1, or inf"});
+    check_says("bounded:abs=1,rel=" + rel, {"rel is " + rel, "more than 0 and below 1, or inf"});
+  }
+  check_says("bounded:rel=0.99999999999", {"rel is 1, expected"});  // as float32
+  for (const char* const both :
+       {"rel=inf", "abs=inf", "abs=inf,rel=inf", "rel=1e300", "abs=1e300"}) {
+    check_says(std::string("bounded:") + both,
+               {"abs is inf and rel is inf", "expected a bound by one of them"});
+  }
   if (!Spec::parse("lossless")) return check_says("lossless", {"lossless needs libzstd"});
   CHECK(varying("lossless:level=3") ==
         VaryingCoding{.kind = VaryingCoding::Kind::lossless, .level = 3});

@@ -195,6 +195,7 @@ for turn, votes in ((1, 2), (-0.25, 2), (-4, -2)):
     found = comm.all_reduce(np.full(4, turn, "float32"), compressor=k)
     assert found.tolist() == [votes] * 4, (turn, found)
 for bad, word in (("bounded:abs=0", "more than 0"), ("lossless:level=20", "1 to 19"),
+                  ("bounded:rel=1", "rel is 1, expected more than 0 and below 1"),
                   ("signum:momentum=1", "at most 0.9999")):
     try:
         pith.Compressor(bad)

@@ -26,7 +26,7 @@ constexpr Key level{
 constexpr std::array lossless_keys{level};
 constexpr std::array bounded_keys{
     keys::number<0>("abs", 0, infinity, "more than 0, or inf for no such bound"),
-    keys::number<1>("rel", 0, infinity, "more than 0, or inf for no such bound"),
+    keys::number<1>("rel", 0, infinity, "more than 0 and below 1, or inf for no such bound"),
     keys::choice<0>("feedback", keys::feedback_words)};
 
 // A spec with `abs` alone means that bound and no other.
@@ -37,9 +37,11 @@ void complete_bounds(Spec& spec, std::span<const std::string_view> keys) {
   if (is_given("abs") && !is_given("rel")) spec.numbers[1] = infinity;
 }
 
-// As float32, in which no bound is zero.
+// As float32, in which no bound is zero, and those beyond its range are none.
 float bound_of(double number) {
-  return std::max(static_cast<float>(number), std::numeric_limits<float>::min());
+  using Limits = std::numeric_limits<float>;
+  if (number > double{Limits::max()}) return Limits::infinity();
+  return std::max(static_cast<float>(number), Limits::min());
 }
 
 #ifdef PITH_ZSTD
