@@ -32,7 +32,7 @@ void meets_on_a_path(Rank& self, pithComm_t comm) {
   const Compressor compressor("choco:density=0.5,gamma=0.5,graph=stated");
   std::vector<float> x(count, static_cast<float>(self.rank));
   fails(averaged(x.data(), x, pithAvg, compressor, comm), pithInvalidArgument,
-        {"no graph is stated, expected its edges"});
+        {"no graph is stated, expected its edges by pithCompressorSetGraph"});
   std::vector<int> from, to;
   for (int rank = 1; rank < self.size; ++rank) {
     from.push_back(rank);

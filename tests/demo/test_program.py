@@ -183,14 +183,26 @@ class Short(Case):
 
     def test_schemes_may_be_named(self):
         status, output, complaints, _ = run(
-            "--ranks", "2", "--epochs", "6", "--schemes", "int8", "qsgd:bits=3", "--scheme-steps",
+            "--ranks", "2", "--epochs", "6", "--schemes", "int8", "auto", "--scheme-steps",
             "5", "--link", "1000", "--picture", os.devnull)
         if "No comparison of schemes" in output:
             self.skipTest("this machine lends no hosts")
         self.assertEqual((status, complaints), (0, ""), output)
         self.assertRegex(output, r"(?m)^int8 +not reached .* 100.00 %$")
-        self.assertRegex(output, r"(?m)^qsgd:bits=3 +skipped: .*bits is .3., expected")
+        self.assertRegex(output, r"(?m)^auto +not reached ")
         self.assertNotIn("ExDyna", output)
+
+    def test_schemes_that_cannot_run_end_it_at_once(self):
+        for scheme, words in (
+                ("nonsense", ['no compressor is called "nonsense", expected one of none']),
+                ("topk:densty=1", ["--schemes", 'no key "densty"']),
+                ("qsgd:bits=3", ['bits is "3", expected']),
+                ("choco:graph=stated", ["pithCompressorSetGraph", "expected another graph"])):
+            with self.subTest(scheme):
+                status, output, complaints, _ = run("--schemes", "int8", scheme)
+                self.assertEqual((status, output), (1, ""), output)
+                for word in words:
+                    self.assertIn(word, complaints)
 
 
 class Long(Case):

@@ -55,14 +55,17 @@ constexpr std::array<Scheme, 9> known_schemes = {{
     {"dense bfloat16", "bf16:bypass=never", 2.0},
 }};
 
-// Those that the user has named go by their specs, unless they are among the usual ones.
+// Those that the user has named go by their specs, unless they are among the usual ones. The spec
+// of `auto` may be named by that word.
 std::vector<Scheme> schemes_of(const Options& options) {
   if (options.schemes.empty()) return {known_schemes.begin(), known_schemes.end()};
   std::vector<Scheme> schemes;
   for (const std::string& spec : options.schemes) {
     const auto* const known =
-        std::find_if(known_schemes.begin(), known_schemes.end(),
-                     [&](const Scheme& scheme) { return scheme.spec == spec; });
+        std::find_if(known_schemes.begin(), known_schemes.end(), [&](const Scheme& scheme) {
+          const bool is_auto = spec == "auto" && scheme.spec == auto_spec;
+          return scheme.spec == spec || is_auto;
+        });
     schemes.push_back(known != known_schemes.end() ? *known : Scheme{spec, spec, 0.0});
   }
   return schemes;
@@ -206,6 +209,20 @@ Outcome run_scheme(const Scheme& scheme, Options options, Hosts& hosts, const Li
 }
 
 }  // namespace
+
+void check_schemes(const Options& options) {
+  if (options.schemes.empty()) return;
+  for (const Scheme& scheme : schemes_of(options)) {
+    std::string why = refused(scheme);
+    if (why.empty() && scheme.spec.find("graph=stated") != std::string_view::npos) {
+      why = fmt::format(
+          "\"{}\" needs edges by pithCompressorSetGraph, which the demo does not call, expected "
+          "another graph",
+          scheme.spec);
+    }
+    if (!why.empty()) throw std::runtime_error(fmt::format("--schemes: {}", why));
+  }
+}
 
 bool compare_schemes(const Options& options, const Dataset& data, const Deadline& deadline) {
   const std::string reason =

@@ -9,6 +9,10 @@
 
 namespace pith::demo {
 
+// Throws std::runtime_error if a scheme that the user has named cannot be compared, with the
+// reason.
+void check_schemes(const Options& options);
+
 // Runs, prints and draws the comparison; prints the reason if this machine cannot provide hosts.
 // Returns false if a scheme that the library supports failed. On a busy machine schemes are left
 // out, so that the demo ends in time.

@@ -49,7 +49,7 @@ void add_flags(CLI::App& app, Options& options) {
                  "the digits, one a line: 64 pixels and the label; by default Pith's own");
   app.add_flag("!--no-comparison", options.comparison, "leave out the schemes over a slow link");
   app.add_option("--schemes", options.schemes,
-                 "specs to compare there, as int8 or topk:density=0.1, or dense")
+                 "specs to compare there, as int8 or topk:density=0.1, or dense or auto")
       ->type_name("SPEC");
   app.add_option("--scheme-steps", options.scheme_steps, "of each scheme that is compared")
       ->check(CLI::Range(1, 100000))
@@ -108,6 +108,7 @@ bool run_launcher(const Options& options) {
   const Deadline deadline(options.timeout_s);
   signal(SIGCHLD, SIG_DFL);  // with SIGCHLD ignored no rank's exit status could be read
   const Dataset data = load(options);
+  check_schemes(options);
   const Board board = Board::create(options.ranks, demo_model().parameter_count());
   RankProcesses(options, board).run(deadline);
   print_table(board.reports());
