@@ -156,13 +156,19 @@ class SparseProgram {
     return allreduce_compressed(call, own.tensors, tuning_, own.calls);
   }
 
-  // One step in this world; empty is good.
-  std::string step(World& world) {
+  // One call of all ranks in this world, whose results may differ; empty is good.
+  std::string call_all(World& world) {
     for (const Error& error : run_ranks(world, [&](Call&call, int r) { return start(call, r); })) {
       if (error) return error.message();
     }
     for (Rank& rank : ranks_) widen(rank);
-    return same_everywhere();
+    return {};
+  }
+
+  // One step in this world; empty is good.
+  std::string step(World& world) {
+    std::string failure = call_all(world);
+    return failure.empty() ? same_everywhere() : failure;
   }
 
   // So many steps, and the gradients of the next one; empty is good.

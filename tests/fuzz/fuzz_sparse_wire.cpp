@@ -1,12 +1,15 @@
-// What compressed calls read: coded indices, every message of every scheme, saved states.
+// What compressed calls read: coded indices, every message of every scheme and of coded moves, and
+// saved states.
 #include <cmath>
 #include <memory>
 #include <set>
 
+#include "compress/gossip/choco_scheme.hpp"
 #include "compress/saved_state.hpp"
 #include "fuzz_target.hpp"
 #include "kernels/sparse.hpp"
 #include "kernels/sparse_scalar.hpp"
+#include "tests/collectives/coded_program.hpp"
 #include "tests/collectives/host_layouts.hpp"
 #include "tests/compress/saved_checksum.hpp"
 
@@ -27,9 +30,36 @@ struct Scheme {
   std::vector<int> hosts = {};
 };
 
-// Each exchange and election, in one parcel or round and in several.
-std::vector<Scheme> built_schemes() {
-  std::vector<Scheme> all = {
+// Codings of all values, and factors; in one parcel or round and in several.
+std::vector<Scheme> whole_schemes() {
+  return {
+      {"bf16", {300}, 0},
+      {"int8", {300, 0, 40}, 0},
+      {"fp16", {300, 0, 40}, 0},
+      {"fp8", {300, 0, 40}, 0},
+      {"fp8:format=e5m2,feedback=1", {300, 40}, 1},
+      {"int8:map=dynamic,feedback=1", {300, 40}, 1},
+      {"signum", {300, 40}, 1},
+      {"bounded", {300, 0, 40}, 0},
+      {"bounded:abs=0.1,feedback=1", {300, 40}, 1},
+      {"lossless", {300, 0, 40}, 0},
+      {"qsgd:bits=2", {300, 40}, 1},
+      {"natural", {300}, 0},
+      {"sign", {300}, 0},
+      {"efsign", {300, 40}, 1},
+      {"terngrad", {300}, 0},
+      {"onebit", {300, 0, 40}, 1},
+      {"3lc", {300, 40}, 1},
+      {"powersgd:rank=1", {300, 0, 40}, 1},
+      {"atomo:rank=1", {300, 0, 40}, 1},
+      {"atomo", {3000, 40}, 0},
+      {"none", {300}, 0},
+  };
+}
+
+// Each exchange and election, likewise.
+std::vector<Scheme> electing_schemes() {
+  return {
       {"topk:density=0.1", {300, 0, 40}, 1},
       {"topk:density=0.01,values=bf16", {140000}, 1},
       {"topk:density=0.1,exchange=ring", {300, 40}, 0},
@@ -52,30 +82,18 @@ std::vector<Scheme> built_schemes() {
       {"micro:density=0.05", {3000}, 3},
       {"exdyna:density=0.01", {30000, 200}, 2},
       {"micro:density=0.01,values=bf16", {30000}, 3},
-      {"bf16", {300}, 0},
-      {"int8", {300, 0, 40}, 0},
-      {"fp16", {300, 0, 40}, 0},
-      {"int8:map=dynamic,feedback=1", {300, 40}, 1},
-      {"signum", {300, 40}, 1},
-      {"bounded", {300, 0, 40}, 0},
-      {"bounded:abs=0.1,feedback=1", {300, 40}, 1},
-      {"lossless", {300, 0, 40}, 0},
-      {"qsgd:bits=2", {300, 40}, 1},
-      {"natural", {300}, 0},
-      {"sign", {300}, 0},
-      {"efsign", {300, 40}, 1},
-      {"terngrad", {300}, 0},
-      {"onebit", {300, 0, 40}, 1},
-      {"3lc", {300, 40}, 1},
       {"randomk:density=0.1", {300, 0, 40}, 1},
       {"arc-topk:density=0.1", {3000, 0, 40}, 1},
       {"arc-topk:density=0.1,sketch=1,values=bf16", {300, 40}, 0},
       {"threshold:value=0.1", {300, 0, 40}, 0},
       {"wangni:density=0.1,values=bf16", {300, 40}, 2},
-      {"powersgd:rank=1", {300, 0, 40}, 1},
-      {"atomo:rank=1", {300, 0, 40}, 1},
-      {"atomo", {3000, 40}, 0},
-      {"none", {300}, 0},
+      {"sidco:density=0.1", {300, 0, 40}, 1},
+      {"adaptive:density=0.1,values=bf16", {300, 0, 40}, 1},
+      {"dgc:density=0.1,warmup=1", {300, 40}, 1},
+      {"clt-k:density=0.1,beta=0.5", {300, 40}, 1},
+      {"choco:density=0.1,values=bf16", {300, 0, 40}, 1},
+      {"choco:density=0.1,graph=complete", {300, 40}, 0},
+      {"choco:density=0.1,graph=stated", {300, 40}, 2},
       {"deft:density=0.05", {3000, 200}, 0},
       {"deft:density=0.05,values=bf16", {3000, 0, 200}, 2},
       // Calls that begin with an agreement. Of a narrow range no time chooses another density.
@@ -90,14 +108,28 @@ std::vector<Scheme> built_schemes() {
       {"ar-topk:density=0.1,hierarchy=host", {300, 40}, 1, {0, 1, 1}},
       {"micro:density=0.05,hierarchy=host", {3000}, 1, {0, 1, 1}},
   };
+}
+
+std::vector<Scheme> built_schemes() {
+  std::vector<Scheme> all = whole_schemes();
+  std::ranges::move(electing_schemes(), std::back_inserter(all));
   // But those for which this build lacks something.
   std::erase_if(all, [](const Scheme& scheme) { return !Spec::parse(scheme.spec); });
+  for (const pith::Scheme* scheme : pith::schemes()) {  // none is forgotten
+    expect(!scheme->lacks.empty() || std::ranges::any_of(all, [scheme](const Scheme& one) {
+      return Spec::parse(one.spec)->scheme == scheme;
+    }));
+  }
   return all;
 }
 
 const std::vector<Scheme>& schemes() {
   static const std::vector<Scheme> built = built_schemes();
   return built;
+}
+
+bool averages(const Scheme& scheme) {
+  return Spec::parse(scheme.spec)->scheme->averages_parameters;
 }
 
 SparseCase case_of(const Scheme& scheme) {
@@ -107,7 +139,20 @@ SparseCase case_of(const Scheme& scheme) {
   c.spec = scheme.spec;
   c.chunk_bytes = 1024;
   c.hosts = scheme.hosts;
+  c.average = averages(scheme);
   return c;
+}
+
+// A rank's compressors, with a path as the graph of gossip where one is to be stated.
+std::unique_ptr<SparseProgram> program_of(const SparseCase& c) {
+  auto program = std::make_unique<SparseProgram>(c);
+  for (int r = 0; r < ranks; ++r) {
+    for (std::size_t t = 0; t < c.counts.size(); ++t) {
+      const auto graph = StatedGraph::of(std::vector{0, 1}, std::vector{1, 2});
+      expect(!state_graph(program->compressor(r, t), *graph));
+    }
+  }
+  return program;
 }
 
 // --- messages -----------------------------------------------------------------------------------
@@ -158,32 +203,61 @@ Task<Error> lie(Call& call, std::vector<Message>& messages) {
   co_return Error();
 }
 
+void call_honestly(SparseProgram& program, World& world) {
+  const bool same = !program.compressor(0).spec().scheme->averages_parameters;
+  expect((same ? program.step(world) : program.call_all(world)).empty());
+}
+
 void run_honestly(SparseProgram& program, World& world, int calls) {
   for (int i = 0; i < calls; ++i) {
     program.draw(static_cast<std::uint64_t>(i));
-    expect(program.step(world).empty());
+    call_honestly(program, world);
   }
   program.draw(static_cast<std::uint64_t>(calls));
 }
 
-void hear_lies(const Scheme& scheme, std::vector<Message> messages) {
-  SparseProgram program(case_of(scheme));
-  const auto made = test::world_with_hosts(case_of(scheme));
-  World& world = *made;
-  run_honestly(program, world, scheme.honest_calls);
-  std::vector<std::vector<float>> all;
-  for (int r = 0; r < ranks; ++r) {
-    for (std::size_t t = 0; t < scheme.counts.size(); ++t) all.push_back(program.owed(r, t));
+// Of one rank and tensor, what a call that fails must leave: gradients, or what ranks know of each
+// other's parameters.
+std::vector<float> left_by_failure(SparseProgram& program, int rank, std::size_t t, bool failed) {
+  const Compressor& compressor = program.compressor(rank, t);
+  if (!compressor.spec().scheme->averages_parameters) {
+    return failed ? program.residual(rank, t) : program.owed(rank, t);
   }
+  std::vector<float> known = compressor.gossip.own;
+  const std::vector<float>& theirs = compressor.gossip.neighbours;
+  known.insert(known.end(), theirs.begin(), theirs.end());
+  return known;
+}
+
+// The call ends on every rank, and holds nothing.
+template <class Ranks>
+std::vector<Error> call_with_liar(Ranks& program, World& world, std::vector<Message>& messages) {
   const std::vector<Error> errors = run_ranks(world, [&](Call& call, int rank) {
     return rank == liar ? lie(call, messages) : program.start(call, rank);
   });
+  for (int r = 0; r < ranks; ++r) expect(world.ended(r));
+  return errors;
+}
+
+void hear_lies(const Scheme& scheme, std::vector<Message> messages) {
+  const auto program = program_of(case_of(scheme));
+  const auto made = test::world_with_hosts(case_of(scheme));
+  World& world = *made;
+  run_honestly(*program, world, scheme.honest_calls);
+  const std::size_t tensors = scheme.counts.size();
+  std::vector<std::vector<float>> all;
   for (int r = 0; r < ranks; ++r) {
-    expect(world.ended(r));
+    for (std::size_t t = 0; t < tensors; ++t) {
+      all.push_back(left_by_failure(*program, r, t, false));
+    }
+  }
+  const std::vector<Error> errors = call_with_liar(*program, world, messages);
+  for (int r = 0; r < ranks; ++r) {
     if (r == liar || !errors[static_cast<std::size_t>(r)]) continue;
-    for (std::size_t t = 0; t < scheme.counts.size(); ++t) {
-      const auto& expected = all[static_cast<std::size_t>(r) * scheme.counts.size() + t];
-      const std::vector<float> kept = program.residual(r, t);
+    for (std::size_t t = 0; t < tensors; ++t) {
+      const auto& expected = all[static_cast<std::size_t>(r) * tensors + t];
+      const std::vector<float> kept = left_by_failure(*program, r, t, true);
+      expect(kept.size() == expected.size());
       for (std::size_t i = 0; i < kept.size(); ++i) {
         expect(std::fabs(kept[i] - expected[i]) <= 1e-5f * (std::fabs(expected[i]) + 1e-3f));
       }
@@ -220,12 +294,60 @@ class Ear final : public OperationObserver {
 };
 
 std::string truth_of(const Scheme& scheme) {
-  SparseProgram program(case_of(scheme));
+  const auto program = program_of(case_of(scheme));
   const auto made = test::world_with_hosts(case_of(scheme));
   World& world = *made;
-  run_honestly(program, world, scheme.honest_calls);
+  run_honestly(*program, world, scheme.honest_calls);
   Ear ear(world);
-  expect(program.step(world).empty());
+  call_honestly(*program, world);
+  return ear.heard;
+}
+
+// --- coded moves --------------------------------------------------------------------------------
+
+// Each move, and each coding.
+const std::vector<test::CodedCase>& coded_cases() {
+  static const std::vector<test::CodedCase> built = [] {
+    std::vector<test::CodedCase> all;
+    for (const char* spec : {"int8", "fp16", "int8:map=dynamic", "fp8", "fp8:format=e5m2", "bf16",
+                             "qsgd:bits=2", "natural", "terngrad"}) {
+      for (const Collective collective : {Collective::allgather, Collective::reduce_scatter,
+                                          Collective::broadcast, Collective::alltoall}) {
+        test::CodedCase c;
+        c.collective = collective;
+        c.spec = spec;
+        c.root = liar;
+        c.type = all.size() % 3 == 0 ? DType::bf16 : DType::f32;
+        c.in_place = all.size() % 2 == 0 && collective != Collective::alltoall;
+        all.push_back(c);
+      }
+    }
+    return all;
+  }();
+  return built;
+}
+
+SimConfig world_of(const test::CodedCase& c) {
+  SimConfig config;
+  config.ranks = c.ranks;
+  return config;
+}
+
+void hear_coded_lies(const test::CodedCase& c, std::vector<Message> messages) {
+  World world(world_of(c));
+  test::CodedProgram program(c);
+  call_with_liar(program, world, messages);
+  expect(world.leaks().empty());
+}
+
+std::string truth_of(const test::CodedCase& c) {
+  World world(world_of(c));
+  test::CodedProgram program(c);
+  Ear ear(world);
+  for (const Error& error :
+       run_ranks(world, [&](Call&call, int r) { return program.start(call, r); })) {
+    expect(!error);
+  }
   return ear.heard;
 }
 
@@ -297,7 +419,8 @@ void load_and_call(const Scheme& scheme, std::string bytes) {
   SparseCase c = case_of(scheme);
   c.counts.resize(1);
   HostCompute host;
-  SparseProgram program(c);
+  const auto made_program = program_of(c);
+  SparseProgram& program = *made_program;
   for (int r = 0; r < ranks; ++r) {
     const Error error = load(program.compressor(r), host, bytes_of(bytes));
     if (error) {
@@ -320,7 +443,8 @@ void load_and_call(const Scheme& scheme, std::string bytes) {
 std::string saved_seed(const Scheme& scheme) {
   SparseCase c = case_of(scheme);
   c.counts.resize(1);
-  SparseProgram program(c);
+  const auto made_program = program_of(c);
+  SparseProgram& program = *made_program;
   const auto made = test::world_with_hosts(case_of(scheme));
   World& world = *made;
   run_honestly(program, world, 3);
@@ -330,24 +454,28 @@ std::string saved_seed(const Scheme& scheme) {
   return bytes;
 }
 
-enum Kind : std::uint8_t { messages, indices, state, kinds };
+enum Kind : std::uint8_t { messages, indices, state, moves, kinds };
 
-std::string input_of(Kind kind, std::size_t scheme, const std::string& rest) {
+std::string input_of(Kind kind, std::size_t which, const std::string& rest) {
   std::string input(2, static_cast<char>(kind));
-  input[1] = static_cast<char>(scheme);
+  input[1] = static_cast<char>(which);
   input.append(rest);
   return input;
 }
 
 }  // namespace
 
-// What is read, of which scheme, and the bytes.
+// What is read, of which scheme or move, and the bytes.
 void run(std::span<const std::uint8_t> input) {
   Bites bites(input);
   const auto kind = static_cast<Kind>(bites.byte() % kinds);
-  const Scheme& scheme = schemes()[bites.byte() % schemes().size()];
+  const std::size_t which = bites.byte();
+  const Scheme& scheme = schemes()[which % schemes().size()];
   if (kind == indices) return decode(bites);
   if (kind == messages) return hear_lies(scheme, unpack(bites));
+  if (kind == moves) {
+    return hear_coded_lies(coded_cases()[which % coded_cases().size()], unpack(bites));
+  }
   load_and_call(scheme, std::string(bites.bytes(input.size())));
 }
 
@@ -357,6 +485,9 @@ std::vector<std::string> seeds() {
     const Scheme& scheme = schemes()[i];
     seeds.push_back(input_of(messages, i, truth_of(scheme)));
     if (scheme.counts[0] < 10000) seeds.push_back(input_of(state, i, saved_seed(scheme)));
+  }
+  for (std::size_t i = 0; i < coded_cases().size(); ++i) {
+    seeds.push_back(input_of(moves, i, truth_of(coded_cases()[i])));
   }
   for (const std::size_t stride : {1, 2, 9, 100, 5000, 400000}) {
     for (const std::size_t span : {1, 63, 1000, 65536, 70000, 200000}) {

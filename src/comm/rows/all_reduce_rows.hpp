@@ -13,25 +13,9 @@
 #include <memory>
 
 #include "comm/communicator.hpp"
-#include "comm/rows/row_set.hpp"
+#include "comm/rows/row_reduction.hpp"
 
 namespace pith {
-
-struct RowsGiven {
-  std::uint64_t rows = 0;  // of the whole vector, at most 2^32
-  RowType row;
-  bool average = false;
-  const std::uint64_t* indices = nullptr;  // `count` of them, in any order and repeated
-  const std::byte* values = nullptr;
-  std::size_t count = 0;
-};
-
-struct RowsWanted {
-  std::uint64_t* indices = nullptr;  // `capacity` of them, ascending
-  std::byte* values = nullptr;
-  std::size_t capacity = 0;
-  std::size_t* count = nullptr;  // of all rows of the sum, also if they have no room
-};
 
 // Waits for the result. An index beyond the rows, or rows of different kinds, are errors on every
 // rank; too little room is one on this rank, and the first rows are written. What fails here alone
