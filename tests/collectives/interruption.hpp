@@ -1,8 +1,14 @@
-// A compressed call that is interrupted, at one step of the simulation or at every one.
+// A call that is interrupted, at one step of the simulation or at every one.
 #pragma once
 
-#include "tests/collectives/sparse_program.hpp"
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
 #include "tests/sanitized.hpp"
+#include "tests/sim/world.hpp"
 
 namespace pith::test {
 
@@ -19,18 +25,20 @@ struct Interrupted {
   std::vector<Error> errors;
 };
 
-// Begins the next call of all ranks.
-inline void start_call(SparseProgram& program, World& world) {
+// Begins the next call of all ranks: program.start(call, rank).
+template <class Ranks>
+void start_call(Ranks& program, World& world) {
   world.new_calls();
   std::vector<Task<Error>> tasks;
-  for (int r = 0; r < program.sparse_case().ranks; ++r) {
+  for (int r = 0; r < world.size(); ++r) {
     tasks.push_back(program.start(world.call(r), r));
   }
   world.start(std::move(tasks));
 }
 
 // Makes the next call of all ranks.
-inline std::uint64_t steps_of_call(SparseProgram& program, World& world) {
+template <class Ranks>
+std::uint64_t steps_of_call(Ranks& program, World& world) {
   start_call(program, world);
   std::uint64_t steps = 0;
   while (world.sim().step()) ++steps;
@@ -39,7 +47,8 @@ inline std::uint64_t steps_of_call(SparseProgram& program, World& world) {
 }
 
 // The next call of all ranks, which then come to its end.
-inline Interrupted interrupt_call(SparseProgram& program, World& world, const Interruption& where) {
+template <class Ranks>
+Interrupted interrupt_call(Ranks& program, World& world, const Interruption& where) {
   start_call(program, world);
   std::uint64_t done = 0;
   while (done < where.step && world.sim().step()) ++done;
@@ -54,8 +63,8 @@ inline Interrupted interrupt_call(SparseProgram& program, World& world, const In
 // interrupt(c, calls_before, where, failure) -> whether the interruption was reached, at every
 // `stride`-th step, ranks in turn; every second one of these, of deaths the others than of aborts,
 // but with PITH_TEST_FULL=1. Empty is good.
-template <class Interrupt>
-std::string interrupt_everywhere(const SparseCase& c, int calls_before, std::uint64_t stride,
+template <class Case, class Interrupt>
+std::string interrupt_everywhere(const Case& c, int calls_before, std::uint64_t stride,
                                  Interrupt interrupt) {
   std::string failure;
   for (const bool death : {false, true}) {

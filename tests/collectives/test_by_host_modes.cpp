@@ -75,6 +75,23 @@ TEST_CASE("an end at any step by host loses no gradient", "[sparse][by-host][abo
   CHECK(interrupt_everywhere(c, 2, 1, interrupt) == "");
 }
 
+TEST_CASE("an end among many ranks by host loses no gradient", "[sparse][by-host][abort]") {
+  const int ranks = full && !sanitized ? 256 : 32;
+  std::vector<int> hosts;
+  for (int r = 0; r < ranks; ++r) hosts.push_back(r / 8);
+  for (const char* scheme : schemes) {
+    SparseCase c = case_on(hosts, scheme);
+    c.counts = {1000, 30};
+    c.jitter_s = 1e-3;
+    SparseProgram program(c);
+    const auto world = world_with_hosts(c);
+    INFO(describe(c));
+    REQUIRE(program.begin(*world, 1) == "");
+    const std::uint64_t steps = steps_of_call(program, *world);
+    CHECK(interrupt_everywhere(c, 1, steps / 3 + 1, interrupt) == "");
+  }
+}
+
 // The failed call and the one before, which others had not completed.
 TEST_CASE("two calls by host are undone exactly", "[sparse][by-host][abort]") {
   for (const char* scheme : schemes) {

@@ -7,68 +7,27 @@
 #include <fmt/format.h>
 
 #include "collectives/chooser.hpp"
-#include "collectives/coded/coded_move.hpp"
 #include "collectives/coded/coded_move_cost.hpp"
 #include "collectives/coded/coded_parcels.hpp"
 #include "core/mix.hpp"
 #include "kernels/cast.hpp"
 #include "kernels/coded_values.hpp"
 #include "tests/catch.hpp"
-#include "tests/collectives/dense_program.hpp"
+#include "tests/collectives/coded_program.hpp"
+#include "tests/collectives/interruption.hpp"
 
 namespace pith::test {
 
 namespace {
 
-using Memory = std::vector<std::byte>;
-
-struct CodedCase {
-  Collective collective = Collective::allgather;
-  std::string spec = "int8";
-  int ranks = 3;
-  std::size_t count = 1000;
-  DType type = DType::f32;
-  Op op = Op::sum;
-  int root = 0;
-  bool in_place = false;
-  Tuning tuning{512, 2};  // several parcels, of several chunks
-  SimConfig sim = {};
-  std::uint64_t order = 0;
-};
-
-std::string describe(const CodedCase& c) {
-  return fmt::format("{} of {} {} by {}, {} ranks, {}, root {}, {}, order {}",
-                     name_of(c.collective), c.count, name_of(c.type), c.spec, c.ranks,
-                     name_of(c.op), c.root, c.in_place ? "in place" : "apart", c.order);
-}
-
-WireCoding wire_of(const CodedCase& c) { return *WireCoding::of(*Spec::parse(c.spec)); }
-
-// Of many magnitudes, so that blocks differ.
-float value_of(int rank, std::size_t i) {
-  const std::uint64_t bits = random_bits(7, static_cast<std::uint64_t>(rank), i);
-  const float scale = 1.0F / static_cast<float>(1 << ((i / 700) % 9));
-  return scale * (static_cast<float>(bits >> 40) / float(1 << 23) - 1);
-}
-
-Memory input_of(const CodedCase& c, int rank) {
-  const std::size_t elements = c.count * extent_of(c.collective, c.ranks).send;
-  std::vector<float> values(elements);
-  for (std::size_t i = 0; i < elements; ++i) values[i] = value_of(rank, i);
-  Memory input(elements * size_of(c.type));
-  const auto* from = reinterpret_cast<const std::byte*>(values.data());
-  kernels::cast(input.data(), c.type, from, DType::f32, elements);
-  return input;
-}
-
 // What becomes of a block of this rank's values on the way, in a type.
 Memory decoded(const CodedCase& c, int rank, std::size_t block, DType type,
                std::uint32_t call_number) {
   const Coding coding = wire_of(c).coding();
-  const Memory input = input_of(c, rank);
+  const Memory input = input_of(c, rank, block * c.count, c.count);
   std::vector<float> values(c.count);
-  kernels::cast(reinterpret_cast<std::byte*>(values.data()), DType::f32,
-                input.data() + block * c.count * size_of(c.type), c.type, c.count);
+  kernels::cast(reinterpret_cast<std::byte*>(values.data()), DType::f32, input.data(), c.type,
+                c.count);
   const std::uint64_t key =
       mix(mix(mix(0, wire_of(c).seed()), call_number), static_cast<std::uint64_t>(rank));
   Memory coded(coding.bytes(c.count));
@@ -109,64 +68,51 @@ Memory expected(const CodedCase& c, int rank, std::uint32_t call_number) {
   return all;
 }
 
-// One rank's buffers; in place one of them is the own block of the other.
-struct Buffers {
-  Buffers(const CodedCase& c, int rank) {
-    const std::size_t block = c.count * size_of(c.type);
-    const Extent extent = extent_of(c.collective, c.ranks);
-    const std::size_t own = static_cast<std::size_t>(rank) * block;
-    send.resize(block * extent.send);
-    recv.resize(block * extent.recv);
-    args.send = {send.data(), send.size()};
-    args.recv = {recv.data(), recv.size()};
-    if (c.in_place && c.collective == Collective::broadcast) args.send = args.recv;
-    if (c.in_place && c.collective == Collective::allgather) args.send = args.recv.part(own, block);
-    if (c.in_place && c.collective == Collective::reduce_scatter) {
-      args.recv = args.send.part(own, block);
-    }
-    const bool sends = c.collective != Collective::broadcast || rank == c.root;
-    if (sends) std::ranges::copy(input_of(c, rank), args.send.data);
-    args.collective = c.collective;
-    args.count = c.count;
-    args.type = c.type;
-    args.op = c.op;
-    args.root = c.root;
-    args.tuning = c.tuning;
-    args.wire = wire_of(c);
+// What is wrong where a rank's call has succeeded; empty is good, here and below.
+std::string check(const CodedCase& c, const CodedProgram& program, int rank) {
+  const CodedBuffers& own = program.buffers(rank);
+  if (own.result() != expected(c, rank, program.number())) {
+    return fmt::format("rank {} differs", rank);
   }
-  Memory result() const { return {args.recv.data, args.recv.data + args.recv.size}; }
+  const bool kept = c.in_place || (c.collective == Collective::broadcast && rank != c.root) ||
+                    own.send == input_of(c, rank);
+  return kept ? "" : fmt::format("rank {}: send has changed", rank);
+}
 
-  Memory send;
-  Memory recv;
-  CollectiveArgs args;
-};
-
-// What went wrong; empty is good.
-std::string run(const CodedCase& c) {
+SimConfig world_of(const CodedCase& c) {
   SimConfig config = c.sim;
   config.ranks = c.ranks;
-  World world(config);
+  return config;
+}
+
+std::string run(const CodedCase& c) {
+  World world(world_of(c));
   if (c.order != 0) world.set_order(random_order(c.ranks, c.order));
-  std::vector<Buffers> buffers;
-  for (int rank = 0; rank < c.ranks; ++rank) buffers.emplace_back(c, rank);
-  std::uint32_t number = 0;
-  const auto start = [&](Call& call, int rank) {
-    number = call.number();
-    CollectiveArgs args = buffers[static_cast<std::size_t>(rank)].args;
-    args.root = call.place_of(args.root);
-    return run_coded(call, args);
-  };
-  for (const Error& error : run_ranks(world, start)) {
+  CodedProgram program(c);
+  for (const Error& error :
+       run_ranks(world, [&](Call&call, int rank) { return program.start(call, rank); })) {
     if (error) return error.message();
   }
   for (int rank = 0; rank < c.ranks; ++rank) {
-    const Buffers& own = buffers[static_cast<std::size_t>(rank)];
-    if (own.result() != expected(c, rank, number)) return fmt::format("rank {} differs", rank);
-    const bool kept = c.in_place || (c.collective == Collective::broadcast && rank != c.root) ||
-                      own.send == input_of(c, rank);
-    if (!kept) return fmt::format("rank {}: send has changed", rank);
+    std::string failure = check(c, program, rank);
+    if (!failure.empty()) return failure;
   }
   return world.leaks();
+}
+
+// All ranks end, and those that succeed have their results.
+bool interrupt(const CodedCase& c, int, const Interruption& where, std::string& failure) {
+  World world(world_of(c));
+  CodedProgram program(c);
+  const auto [reached, errors] = interrupt_call(program, world, where);
+  for (int rank = 0; rank < c.ranks && failure.empty(); ++rank) {
+    const Error& error = errors[static_cast<std::size_t>(rank)];
+    if (!world.ended(rank)) failure = fmt::format("rank {} never ends", rank);
+    if (error.code() == Code::internal) failure = error.message();
+    if (!error && failure.empty()) failure = check(c, program, rank);
+  }
+  failure += world.leaks();
+  return reached;
 }
 
 constexpr Collective collectives[] = {Collective::allgather, Collective::reduce_scatter,
@@ -235,6 +181,25 @@ TEST_CASE("coded moves of 16 and 33 ranks", "[collectives][coded]") {
   }
 }
 
+TEST_CASE("coded moves of many ranks, whose messages come in any order", "[collectives][coded]") {
+  std::size_t turn = 0;
+  for (const Collective collective : collectives) {
+    CodedCase c;
+    c.collective = collective;
+    c.ranks = full && !sanitized ? 256 : 32;
+    c.count = 300;
+    c.spec = specs[turn++ % std::size(specs)];
+    c.root = c.ranks / 3;
+    c.sim.jitter_s = 1e-3;
+    INFO(describe(c));
+    CHECK(run(c) == "");
+    CodedProgram program(c);
+    World world(world_of(c));
+    const std::uint64_t steps = steps_of_call(program, world);
+    CHECK(interrupt_everywhere(c, 0, steps / 3 + 1, interrupt) == "");
+  }
+}
+
 // A kernel whose fence is forgotten works too late here; messages come at odd times.
 TEST_CASE("coded moves wait for their kernels", "[collectives][coded]") {
   for (const Collective collective : collectives) {
@@ -288,10 +253,9 @@ struct TimedMove {
     config.ranks = c.ranks;
     config.link = {link.alpha, link.beta};
     World world(config);
-    std::vector<Buffers> buffers;
-    for (int rank = 0; rank < c.ranks; ++rank) buffers.emplace_back(c, rank);
+    const CodedProgram program(c);
     for (const Error& error : run_ranks(world, [&](Call&call, int rank) {
-           CollectiveArgs args = buffers[static_cast<std::size_t>(rank)].args;
+           CollectiveArgs args = program.buffers(rank).args;
            args.root = call.place_of(args.root);
            const std::size_t bytes = args.count * size_of(args.type);
            const Algorithm& plain = call.chooser().algorithm(c.collective, bytes);

@@ -29,15 +29,6 @@ SparseCase case_of(const std::string& spec, int ranks, std::vector<std::size_t> 
   return c;
 }
 
-// Without the check of steps of other schemes that all ranks have the same result.
-std::string step(SparseProgram& program, World& world) {
-  for (const Error& error :
-       run_ranks(world, [&](Call&call, int rank) { return program.start(call, rank); })) {
-    if (error) return error.message();
-  }
-  return {};
-}
-
 using Stated = std::shared_ptr<const StatedGraph>;
 
 Stated stated(const std::vector<int>& from, const std::vector<int>& to) {
@@ -86,10 +77,12 @@ class ChocoReference {
     std::vector<Vector> next = x;
     for (int r = 0; r < ranks; ++r) {
       const GossipGraph graph = graph_of(text_, r, ranks);
+      std::vector<double> parts;
+      for (int k = 0; k < graph.degree(); ++k) parts.push_back(parts_of(ranks, r, graph[k]));
       for (std::size_t i = 0; i < x[0].size(); ++i) {
         double sum = 0;
         for (int k = 0; k < graph.degree(); ++k) {
-          sum += (double(told_[at(graph[k])][i]) - told_[at(r)][i]) / parts(ranks, r, graph[k]);
+          sum += (double(told_[at(graph[k])][i]) - told_[at(r)][i]) / parts[at(k)];
         }
         next[at(r)][i] = static_cast<float>(x[at(r)][i] + gamma_of(spec_) * sum);
       }
@@ -100,7 +93,7 @@ class ChocoReference {
 
  private:
   // One over the weight that the ranks have for each other.
-  double parts(int ranks, int one, int other) const {
+  double parts_of(int ranks, int one, int other) const {
     const auto degree = [&](int rank) { return graph_of(text_, rank, ranks).degree(); };
     return 1 + std::max(degree(one), degree(other));
   }
@@ -221,7 +214,7 @@ TEST_CASE("a graph stays once ranks know of each other", "[sparse][gossip]") {
   REQUIRE_FALSE(state_graph(program.compressor(0), stated({0, 1}, {1, 2})));
   CHECK(program.compressor(0).digest() != digest);
   state_graphs(program);
-  REQUIRE(step(program, world) == "");
+  REQUIRE(program.call_all(world) == "");
   CHECK(state_graph(program.compressor(0), stated({0, 1}, {1, 2})).code() == Code::invalid_usage);
   CHECK_FALSE(state_graph(program.compressor(0), uneven_graph(3)));
   std::vector<std::byte> bytes(saved_bytes(program.compressor(0)));
@@ -258,7 +251,7 @@ TEST_CASE("gossip is CHOCO-SGD's definition", "[sparse][gossip]") {
       program.draw(turn);
       for (int call = 0; call < 6; ++call) {
         const std::vector<Vector> expected = reference.step(parameters(program));
-        REQUIRE(step(program, world) == "");
+        REQUIRE(program.call_all(world) == "");
         for (int r = 0; r < ranks; ++r) {
           CHECK(program.compressor(r).gossip.own == reference.told(r));
           for (std::size_t i = 0; i < count; ++i) {
@@ -286,7 +279,7 @@ TEST_CASE("gossip brings ranks nearer to each other, and keeps their mean", "[sp
     program.draw(1);
     const std::vector<Vector> before = parameters(program);
     for (int call = 0; call < 300; ++call) {
-      REQUIRE(step(program, world) == "");
+      REQUIRE(program.call_all(world) == "");
       go_on(program);
     }
     const std::vector<Vector> after = parameters(program);
@@ -318,8 +311,8 @@ TEST_CASE("gossip of several tensors in one call is that of each", "[sparse][gos
   World other(world_of(apart.sparse_case()));
   together.draw(1);
   for (int r = 0; r < 3; ++r) apart.gradient(r) = together.gradient(r);
-  REQUIRE(step(together, world) == "");
-  REQUIRE(step(apart, other) == "");
+  REQUIRE(together.call_all(world) == "");
+  REQUIRE(apart.call_all(other) == "");
   for (int r = 0; r < 3; ++r) CHECK(together.result(r) == apart.result(r));
 }
 
@@ -334,22 +327,22 @@ TEST_CASE("gossip goes on from a saved state, and from before calls that are und
   World world(world_of(c));
   World other(world_of(c));
   first.draw(1);
-  for (int call = 0; call < 3; ++call) REQUIRE(step(first, world) == "");
+  for (int call = 0; call < 3; ++call) REQUIRE(first.call_all(world) == "");
   for (int r = 0; r < c.ranks; ++r) {
     std::vector<std::byte> bytes(saved_bytes(first.compressor(r)));
     save(first.compressor(r), bytes.data());
     REQUIRE_FALSE(load(second.compressor(r), host, bytes));
     second.gradient(r) = first.gradient(r);
   }
-  REQUIRE(step(first, world) == "");
-  REQUIRE(step(second, other) == "");
+  REQUIRE(first.call_all(world) == "");
+  REQUIRE(second.call_all(other) == "");
   std::vector<Vector> results;
   for (int r = 0; r < c.ranks; ++r) {
     CHECK(first.result(r) == second.result(r));
     results.push_back(first.result(r));
     first.compressor(r).return_after(host, 3);
   }
-  REQUIRE(step(first, world) == "");
+  REQUIRE(first.call_all(world) == "");
   for (int r = 0; r < c.ranks; ++r) CHECK(first.result(r) == results[at(r)]);
 }
 
@@ -358,7 +351,7 @@ TEST_CASE("a call that fails leaves gossip as it was before", "[sparse][gossip]"
   SparseProgram program(c);
   World world(world_of(c));
   program.draw(1);
-  REQUIRE(step(program, world) == "");
+  REQUIRE(program.call_all(world) == "");
   std::vector<GossipMemories> before;
   for (int r = 0; r < c.ranks; ++r) before.push_back(program.compressor(r).gossip);
   const std::vector<Error> errors = run_ranks(
@@ -378,9 +371,10 @@ namespace {
 bool interrupt_gossip(const SparseCase& c, int calls_before, const Interruption& where,
                       std::string& failure) {
   SparseProgram program(c);
+  state_graphs(program);
   World world(world_of(c));
   program.draw(1);
-  for (int call = 0; call < calls_before; ++call) failure += step(program, world);
+  for (int call = 0; call < calls_before; ++call) failure += program.call_all(world);
   std::vector<GossipMemories> before;
   for (int r = 0; r < c.ranks; ++r) before.push_back(program.compressor(r).gossip);
   const auto [reached, errors] = interrupt_call(program, world, where);
@@ -404,17 +398,19 @@ bool interrupt_gossip(const SparseCase& c, int calls_before, const Interruption&
 
 TEST_CASE("gossip of many ranks, whose messages come in any order", "[sparse][gossip]") {
   const int ranks = full && !sanitized ? 256 : 40;
-  for (const char* keys : {"gamma=0.3", "gamma=0.5,graph=torus", "graph=complete"}) {
+  for (const char* keys :
+       {"gamma=0.3", "gamma=0.5,graph=torus", "graph=complete", "gamma=0.5,graph=stated"}) {
     SparseCase c = case_of(fmt::format("choco:density=0.05,{}", keys), ranks, {1000});
     c.jitter_s = 1e-3;
     INFO(describe(c));
     SparseProgram program(c);
+    state_graphs(program);
     World world(world_of(c));
     ChocoReference reference(c.spec, ranks, c.counts[0]);
     program.draw(1);
     for (int call = 0; call < 2; ++call) {
       reference.step(parameters(program));
-      REQUIRE(step(program, world) == "");
+      REQUIRE(program.call_all(world) == "");
       for (int r = 0; r < ranks; ++r) CHECK(program.compressor(r).gossip.own == reference.told(r));
       go_on(program);
     }

@@ -1,6 +1,8 @@
 #include "comm/rows/all_reduce_rows.hpp"
 
-#include <functional>
+#include <cstdint>
+#include <span>
+#include <vector>
 
 #include "comm/group.hpp"
 
