@@ -60,7 +60,7 @@ std::string check_nonfinite(const SparseCase& c, int who, std::size_t where);
 // Compressors that were saved and loaded go on with the same bits.
 std::string check_saved(const SparseCase& c);
 // A death, and an abort, at every `stride`-th step of the call after some others: survivors hold
-// what they had.
+// what they had; without feedback those whose call has ended well hold what they have sent.
 std::string check_interrupted(const SparseCase& c, int calls_before, std::uint64_t stride);
 // The steps of the simulation in the call after some others: what `stride` is a part of.
 std::uint64_t steps_of_call(const SparseCase& c, int calls_before);

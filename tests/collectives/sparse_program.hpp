@@ -223,14 +223,26 @@ inline bool about_equal(const std::vector<float>& a, const std::vector<float>& b
   }
   return true;
 }
-// How large what is sent may be beside small elements, where calls of these specs keep a rest, or
-// sums of other ranks.
+// The largest that a rank sends of such values. Draws without bias enlarge some of them: up to the
+// mean of as many as are to be drawn.
+inline float largest_sent(const Spec& spec, const std::vector<float>& values) {
+  float largest = 0;
+  double sum = 0;
+  for (const float value : values) {
+    largest = std::max(largest, std::fabs(value));
+    sum += double(std::fabs(value));
+  }
+  if (spec.scheme->name != "wangni") return largest;
+  const double mean = sum / double(elected_of(spec.density, values.size()));
+  return std::max(largest, static_cast<float>(mean));
+}
+// How large what is sent may be beside small elements, where calls of these specs keep a rest, draw
+// without bias, or sums of other ranks.
 inline float most_sent(const SparseCase& c, const std::vector<float>& values) {
   const Spec spec = *Spec::parse(c.spec);
-  if (!keeps_rest(spec) && spec.scheme->electors != Electors::each_then_pairs) return 0;
-  float largest = 0;
-  for (const float value : values) largest = std::max(largest, std::fabs(value));
-  return static_cast<float>(c.ranks) * largest;
+  const bool of_others = spec.scheme->electors == Electors::each_then_pairs;
+  if (!keeps_rest(spec) && !of_others && spec.scheme->name != "wangni") return 0;
+  return static_cast<float>(c.ranks) * largest_sent(spec, values);
 }
 
 inline std::string describe(const SparseCase& c) {

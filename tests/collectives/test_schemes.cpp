@@ -38,12 +38,6 @@ std::vector<std::string> keeping_specs(double density, bool all = false) {
   return specs;
 }
 
-// With an election and without feedback what is kept is of failed calls alone.
-bool keeps_failed(const std::string& text) {
-  const Spec spec = *Spec::parse(text);
-  return spec.feedback || !spec.sparse();
-}
-
 }  // namespace
 
 TEST_CASE("every scheme is tested, and has an exchange of its name", "[sparse][schemes]") {
@@ -166,14 +160,18 @@ TEST_CASE("gradients that leave every scheme little choice", "[sparse][schemes]"
   }
 }
 
-// Of each exchange one scheme, and those that move or keep something else; with --full `topk` in
-// all its ways.
+// Of each exchange one scheme, and those that move or keep something else; the elections and
+// reductions of leaders; with --full `topk` in all its ways. By host: test_by_host_modes.cpp.
+// Gossip: test_sparse_gossip.cpp.
 TEST_CASE("many ranks, whose messages come in any order", "[sparse][schemes]") {
   const int ranks = full && !sanitized ? 256 : 32;
   const std::set<std::string_view> others = {"lossless", "efsign", "dgc", "ok-topk", "micro"};
+  const std::set<std::string_view> of_leaders = {"election=variance", "election=variance-lagged",
+                                                 "reduction=ring", "reduction=tree"};
   std::set<std::string_view> done;
   const auto is_another = [&](const SchemeTest& test, const std::string& variant) {
     if (full && test.scheme == "topk") return true;
+    if (test.scheme == "ar-topk" && of_leaders.count(variant) > 0) return true;
     if (variant != test.variants[0]) return false;
     return done.insert(Spec::parse(test.scheme)->scheme->exchange).second ||
            others.count(test.scheme) > 0;
@@ -184,7 +182,6 @@ TEST_CASE("many ranks, whose messages come in any order", "[sparse][schemes]") {
       SparseCase c = case_of(spec_of(test, variant, 0.05), ranks, {1000, 30});
       c.jitter_s = 1e-3;
       CHECK(check_beside_reference(test, c, {.steps = 2}) == "");
-      if (!keeps_failed(c.spec)) continue;
       // With --full a death, and an abort, at the begin and after each third of the call.
       CHECK(check_interrupted(c, 1, steps_of_call(c, 1) / 3 + 1) == "");
     }
@@ -317,7 +314,6 @@ TEST_CASE("saved and loaded, every scheme goes on with the same bits", "[sparse]
 TEST_CASE("an end at any step of any scheme loses no gradient", "[sparse][schemes][abort]") {
   int which = 0;
   for (const std::string& spec : specs_of(scheme_tests(), 0.2)) {
-    if (!keeps_failed(spec)) continue;
     ++which;
     for (int ranks = 2; ranks <= 4; ++ranks) {
       if (ranks != 3 && !is_due({which, ranks})) continue;
