@@ -118,6 +118,9 @@ class PithExplain(unittest.TestCase):
         answer, _ = self.answer("--compress", "topk:hierarchy=host")
         self.assertIn("all ranks are on one host", answer["bypass"])
         self.assertIn("dense", self.answer("--compress", "none")[0]["bypass"])
+        said = run("--compress", "choco", "--link", "100m", "--hosts", "4").stdout
+        self.assertIn("a step of gossip with neighbours, which is no sum", said)
+        self.assertNotIn("cheapest", said)
 
     def test_coded_moves(self):
         for collective, carrier, sent in (("allgather", "ring", 7), ("broadcast", "chain", 7 / 8),

@@ -74,6 +74,18 @@ class Steps(unittest.TestCase):
                                rf"{dense / best:.2f} times as fast as dense$")
         self.assertRegex(said, r"(?m)^dense: a step of ")
 
+    def test_gossip_is_no_sum(self):
+        arguments = ("--bytes", "256K", "--compress", "choco", "--compress", "topk")
+        size, runs = self.runs(FAR, *arguments)
+        sums = {name: run for (name, _), run in runs.items() if "gossips" not in run}
+        self.assertEqual(len(runs) - len(sums), 1)
+        self.assertEqual(size["best"], min(sums, key=lambda name: sums[name]["simulated_s"]))
+        said = self.run_sim(FAR, *arguments).stdout
+        self.assertRegex(said, r"(?m)^density 0.01: a step of [\d.]+ [um]s by choco, gossip with "
+                               r"neighbours, which is no sum$")
+        self.assertRegex(said, r"(?m)^density 0.01: .* by topk:exchange=\S+, .* as fast as dense$")
+        self.assertRegex(said, r"(?m)^\*      0.01  choco .* no sum$")
+
     def test_what_specs_fix(self):
         _, runs = self.runs(FAR, "--bytes", "64K", "--compress",
                             "topk:exchange=split,values=bf16,density=0.5", "--compress", "bf16")

@@ -143,6 +143,9 @@ class PithInfo(unittest.TestCase):
         self.assertLessEqual({"none", "bf16", "topk", "exdyna"}, set(listed))
         unknown = run("all_reduce_perf", "--compress", "nothing").stderr
         self.assertIn("expected one of " + ", ".join(listed), unknown)
+        self.assertRegex(done.stdout, r"(?m)^topk .*; keys density=0\.01, .*exchange=auto, ")
+        self.assertRegex(done.stdout, r"(?m)^deft .*; keys density=0\.001, ")
+        self.assertRegex(done.stdout, r"(?m)^none .*; no keys$")
 
     def links(self, *arguments, **variables):
         """The printed rows by link, and the lines of the saved table by name."""

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compress/scheme.hpp"
 #include "report.hpp"
 
 namespace pith_explain {
@@ -16,7 +17,13 @@ std::string times_as_dear(double ratio) {
 
 namespace {
 
-std::string remark(const Answer& answer, const Candidate& candidate) {
+// Its calls bring parameters nearer to each other, and are compared with no sum.
+bool gossips(const Question& question) {
+  return question.compress && question.compress->scheme->averages_parameters;
+}
+
+std::string remark(const Question& question, const Answer& answer, const Candidate& candidate) {
+  if (gossips(question)) return &candidate == &answer.takes() ? "taken" : candidate.closed;
   const bool cheapest = &candidate == &answer.cheapest();
   std::string dear =
       cheapest ? "the cheapest" : times_as_dear(candidate.seconds() / answer.cheapest().seconds());
@@ -44,13 +51,19 @@ std::string row(const Question& question, const Answer& answer, const Candidate&
     line += fmt::format(" {:>10} {:>10}", name_of_time(candidate.exchange_s),
                         name_of_time(candidate.work_s));
   }
-  return line +
-         fmt::format(" {:>10}  {}\n", name_of_time(candidate.seconds()), remark(answer, candidate));
+  return line + fmt::format(" {:>10}  {}\n", name_of_time(candidate.seconds()),
+                            remark(question, answer, candidate));
 }
 
 // Says plainly whether the rule found the cheapest.
-std::string verdict(const Answer& answer) {
+std::string verdict(const Question& question, const Answer& answer) {
   const std::string& taken = answer.takes().name;
+  if (gossips(question)) {
+    return fmt::format(
+        "The library takes {}: a step of gossip with neighbours, which is no sum; the others "
+        "are.\n",
+        taken);
+  }
   if (answer.regret() < 1e-6) {
     return fmt::format("The library takes {}, the cheapest by this model.\n", taken);
   }
@@ -113,7 +126,7 @@ std::string text(const Question& question, const Answer& answer) {
   if (question.compress) out += fmt::format(" {:>10} {:>10}", "exchange", "work");
   out += fmt::format(" {:>10}\n", "cost");
   for (const Candidate& candidate : answer.candidates) out += row(question, answer, candidate);
-  return out + "\n" + verdict(answer);
+  return out + "\n" + verdict(question, answer);
 }
 
 std::string table(const std::vector<SizedAnswer>& answers) {

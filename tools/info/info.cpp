@@ -52,12 +52,22 @@ void print_algorithms() {
   }
 }
 
+// `key=default, key=default`; empty: it has none.
+std::string keys_of(const pith::Scheme& scheme) {
+  std::string keys;
+  for (const char letter : pith::Spec::of(scheme).text().substr(scheme.name.size())) {
+    if (letter == ',') keys += ", ";
+    if (letter != ',' && letter != ':') keys += letter;
+  }
+  return keys;
+}
+
 void print_schemes() {
   for (const pith::Scheme* scheme : pith::schemes()) {
-    std::vector<std::string_view> keys;
-    for (const pith::Key& key : scheme->keys) keys.push_back(key.name);
-    fmt::print("{:<8} {}; {}\n", scheme->name, scheme->summary,
-               keys.empty() ? "no keys" : fmt::format("keys {}", fmt::join(keys, ", ")));
+    const std::string keys = keys_of(*scheme);
+    fmt::print("{:<8} {}; {}{}{}\n", scheme->name, scheme->summary,
+               keys.empty() ? "no keys" : "keys ", keys,
+               scheme->lacks.empty() ? "" : fmt::format("; needs {}", scheme->lacks));
   }
 }
 
@@ -100,7 +110,9 @@ int main(int argc, char** argv) {
   pith_info::LinkOptions link_options;
   app.add_flag("--settings", settings, "every setting with value, origin and meaning");
   app.add_flag("--algorithms", algorithms, "every algorithm, as PITH_ALGO takes it");
-  app.add_flag("--schemes", schemes, "every compression scheme, as pithCompressorCreate takes it");
+  app.add_flag(
+      "--schemes", schemes,
+      "every compression scheme, as pithCompressorCreate takes it, with its keys' defaults");
   app.add_flag("--transports", transports, "every transport, and why it is or is not usable");
   app.add_flag("--topology", topology, "sockets, NUMA nodes, shared caches, CPUs to be used");
   app.add_flag("--interfaces", interfaces, "network interfaces, and where a rank would listen");

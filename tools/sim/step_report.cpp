@@ -28,15 +28,17 @@ std::size_t longest_name(const StepOutcome& outcome) {
 std::string row(const StepQuestion& question, const StepOutcome& outcome, const StepRun& run) {
   const double step_s = question.compute_s + run.exchange_s;
   const double dense_s = question.compute_s + outcome.best_dense().exchange_s;
-  return fmt::format("{} {:>9}  {:<{}} {:>10} {:>10} {:>10} {:>8.2f}\n", run.taken ? '*' : ' ',
+  return fmt::format("{} {:>9}  {:<{}} {:>10} {:>10} {:>10} {:>8}\n", run.taken ? '*' : ' ',
                      density_of(run), run.name, longest_name(outcome), name_of_time(run.exchange_s),
-                     name_of_time(run.predicted_s), name_of_time(step_s), dense_s / step_s);
+                     name_of_time(run.predicted_s), name_of_time(step_s),
+                     run.gossips ? "no sum" : fmt::format("{:.2f}", dense_s / step_s));
 }
 
-// Of the compressed ones with this density.
+// Of the compressed ones with this density, sums and steps of gossip each by themselves.
 bool is_shortest(const StepOutcome& outcome, const StepRun& run) {
   const auto is_shorter = [&](const StepRun& other) {
-    return other.compressed && other.density == run.density && other.exchange_s < run.exchange_s;
+    return other.compressed && other.gossips == run.gossips && other.density == run.density &&
+           other.exchange_s < run.exchange_s;
   };
   return run.compressed && std::ranges::none_of(outcome.runs, is_shorter);
 }
@@ -47,8 +49,10 @@ std::string verdict(const StepQuestion& question, const StepOutcome& outcome, co
   const double dense_s = question.compute_s + outcome.best_dense().exchange_s;
   const std::string at = best.density ? fmt::format("density {}", *best.density) : best.name;
   const std::string by = best.density ? fmt::format(" by {}", best.name) : "";
-  return fmt::format("{}: a step of {}{}, {:.2f} times as fast as dense\n", at,
-                     name_of_time(step_s), by, dense_s / step_s);
+  const std::string than_dense =
+      best.gossips ? "gossip with neighbours, which is no sum"
+                   : fmt::format("{:.2f} times as fast as dense", dense_s / step_s);
+  return fmt::format("{}: a step of {}{}, {}\n", at, name_of_time(step_s), by, than_dense);
 }
 
 std::string verdicts(const StepQuestion& question, const StepOutcome& outcome) {
@@ -123,6 +127,7 @@ std::string json(const Cluster& cluster, const StepQuestion& question,
                             {"step_s", question.compute_s + run.exchange_s},
                             {"taken", run.taken}};
       if (run.density) one["density"] = *run.density;
+      if (run.gossips) one["gossips"] = true;
       runs.push_back(std::move(one));
     }
     all["sizes"].push_back({{"bytes", outcome.bytes},

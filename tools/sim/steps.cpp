@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "compress/scheme.hpp"
 #include "outcome.hpp"
@@ -98,7 +99,7 @@ Expected<std::vector<StepRun>> dense_runs(const Cluster& cluster, const Question
   std::vector<StepRun> runs;
   for (const Run& one : outcome->runs) {
     if (!one.closed.empty()) continue;
-    StepRun run{one.name, false, {}, one.simulated_s, one.predicted_s};
+    StepRun run{.name = one.name, .exchange_s = one.simulated_s, .predicted_s = one.predicted_s};
     run.taken = &one == &outcome->takes();
     runs.push_back(std::move(run));
   }
@@ -116,7 +117,11 @@ Expected<std::vector<StepRun>> runs_of(const Cluster& cluster, Question question
     if (!form.compressed) continue;
     const std::string text = spec_of_form(spec, form);
     if (text.empty()) continue;
-    StepRun its{form.name, true, {}, 0, form.seconds(), &form == &answer.takes()};
+    StepRun its{.name = form.name,
+                .compressed = true,
+                .gossips = question.compress->scheme->averages_parameters,
+                .predicted_s = form.seconds(),
+                .taken = &form == &answer.takes()};
     if (question.compress->sparse()) its.density = question.compress->density;
     const auto seconds = pith_simulated::seconds_of(
         config_of(cluster), call_of(cluster, question, **model, *Spec::parse(text)));
@@ -131,7 +136,8 @@ Expected<std::vector<StepRun>> runs_of(const Cluster& cluster, Question question
 }  // namespace
 
 const StepRun& StepOutcome::best() const {
-  return *std::ranges::min_element(runs, {}, &StepRun::exchange_s);
+  return *std::ranges::min_element(
+      runs, {}, [](const StepRun& run) { return std::pair(run.gossips, run.exchange_s); });
 }
 
 Error check(const StepQuestion& question) {

@@ -17,10 +17,11 @@ namespace pith_sim {
 struct StepRun {
   std::string name;  // "ring", "topk:exchange=split"
   bool compressed = false;
-  std::optional<double> density;  // of a scheme that elects
-  double exchange_s = 0;          // in virtual time
-  double predicted_s = 0;         // by the cost function
-  bool taken = false;             // by the library, given the scheme and the density
+  bool gossips = false;                // another operation, which is compared with no sum
+  std::optional<double> density = {};  // of a scheme that elects
+  double exchange_s = 0;               // in virtual time
+  double predicted_s = 0;              // by the cost function
+  bool taken = false;                  // by the library, given the scheme and the density
 };
 
 struct StepOutcome {
@@ -28,7 +29,7 @@ struct StepOutcome {
   std::vector<StepRun> runs;  // dense ones, then by scheme and density; each group by time
 
   const StepRun& best_dense() const { return runs.front(); }
-  const StepRun& best() const;
+  const StepRun& best() const;  // of those that sum
 };
 
 struct StepQuestion {
