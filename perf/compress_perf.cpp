@@ -250,6 +250,13 @@ void time_exdyna(const Options& options, Arena& arena, double density, nlohmann:
                             {"exact_ms", 1e3 * t[3]}});
 }
 
+void write_json(const std::string& path, const nlohmann::json& json) {
+  std::ofstream file(path);
+  file << json.dump(2) << "\n";
+  file.close();
+  if (!file) throw std::runtime_error(fmt::format("--json: '{}' could not be written", path));
+}
+
 void run(const Options& options) {
   nlohmann::json json;
   json["cpu"] = cpu_model();
@@ -278,7 +285,42 @@ void run(const Options& options) {
       for (const double density : options.densities) time_exdyna(options, arena, density, json);
     }
   }
-  if (!options.json.empty()) std::ofstream(options.json) << json.dump(2) << "\n";
+  if (!options.json.empty()) write_json(options.json, json);
+}
+
+void add_flags(CLI::App& app, Options& options) {
+  app.add_option("--count", options.count, "elements, rounded up to a multiple of 1024")
+      ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 28));
+  app.add_option("--density", options.densities, "shares that are selected, below 0.2");
+  app.add_option("--distribution", options.distributions, "kernels and exdyna take the first")
+      ->check(CLI::IsMember({"gauss", "laplace", "student", "layers", "data"}));
+  app.add_option("--data", options.data, "file or folder of .f32 and .f16 gradients, for data")
+      ->check(CLI::ExistingPath);
+  app.add_option("--part", options.parts, "what is timed")
+      ->check(CLI::IsMember({"kernels", "steps", "exdyna"}));
+  app.add_option("--rounds", options.rounds, "timed rounds; medians are shown")
+      ->check(CLI::Range(1, 1000));
+  app.add_option("--core", options.core, "core to run on, of those that this process may use")
+      ->check(CLI::Range(0, core_count() - 1));
+  app.add_option("--json", options.json, "file for the results");
+}
+
+// What the flags' own checks do not see, before anything is measured.
+void check_together(Options& options) {
+  for (const double density : options.densities) {
+    if (density > 0 && density < 0.2) continue;
+    throw std::runtime_error(fmt::format("--density: {} is not between 0 and 0.2", density));
+  }
+  const auto& named = options.distributions;
+  const bool has_data = std::find(named.begin(), named.end(), "data") != named.end();
+  if (has_data && options.data.empty()) {
+    throw std::runtime_error("--distribution: data needs --data, a file or folder of gradients");
+  }
+  if (!options.data.empty() && !has_data) options.distributions.emplace_back("data");
+  const bool can_write = options.json.empty() || std::ofstream(options.json, std::ios::app);
+  if (!can_write) {
+    throw std::runtime_error(fmt::format("--json: '{}' cannot be written", options.json));
+  }
 }
 
 }  // namespace
@@ -286,27 +328,11 @@ void run(const Options& options) {
 int main(int argc, char** argv) {
   Options options;
   CLI::App app("Compression kernels and steps on one core");
-  app.add_option("--count", options.count, "elements, rounded up to a multiple of 1024");
-  app.add_option("--density", options.densities, "shares that are selected, below 0.2");
-  app.add_option("--distribution", options.distributions,
-                 "gauss, laplace, student, layers or data; kernels and exdyna take the first");
-  app.add_option("--data", options.data, "file or folder of .f32 and .f16 gradients, for data");
-  app.add_option("--part", options.parts, "kernels, steps, exdyna");
-  app.add_option("--rounds", options.rounds, "timed rounds; medians are shown")
-      ->check(CLI::Range(1, 1000));
-  app.add_option("--core", options.core, "core to run on");
-  app.add_option("--json", options.json, "file for the results");
+  add_flags(app, options);
   CLI11_PARSE(app, argc, argv);
-  options.count = std::max<std::size_t>(1, (options.count + 1023) / 1024) * 1024;
-  const auto& named = options.distributions;
-  const bool has_data = std::find(named.begin(), named.end(), "data") != named.end();
-  if (!options.data.empty() && !has_data) options.distributions.emplace_back("data");
-  for (const double density : options.densities) {
-    if (density > 0 && density < 0.2) continue;
-    fmt::print(stderr, "--density: {} is not between 0 and 0.2\n", density);
-    return 1;
-  }
+  options.count = (options.count + 1023) / 1024 * 1024;
   try {
+    check_together(options);
     pin_to_core(options.core);
     run(options);
   } catch (const std::exception& error) {

@@ -6,10 +6,15 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <memory>
 
+#include "compress/momentum/held_back.hpp"
+#include "compress/thresholds/fitted_threshold.hpp"
+#include "compress/thresholds/sign_election.hpp"
 #include "kernels/cast.hpp"
 #include "kernels/coded_values.hpp"
 #include "kernels/elections/elections.hpp"
+#include "kernels/host_compute.hpp"
 #include "kernels/low_rank/factors.hpp"
 #include "kernels/sparse.hpp"
 #include "kernels/varying/varying.hpp"
@@ -232,10 +237,13 @@ void add_list_kernels(std::vector<Timed>& all, Bench& bench, double density) {
 void add_codings(std::vector<Timed>& all, Bench& bench) {
   using enum Coding::Kind;
   const std::pair<const char*, Coding> codings[] = {
+      {"bf16", {bf16, 16, false, 64}},
       {"fp16", {f16, 16, false, 256}},
       {"int8", {levels, 8, false, 256}},
       {"dynamic", {dynamic, 8, false, 256}},
       {"fp8", {e4m3, 8, false, 256}},
+      {"fp8 e5m2", {e5m2, 8, false, 256}},
+      {"qsgd 8", {levels, 8, true, 512}},
       {"qsgd 4", {levels, 4, true, 512}},
       {"qsgd 2", {levels, 2, true, 512}},
       {"natural", {powers, 8, true, 512}},
@@ -301,6 +309,68 @@ void add_factors(std::vector<Timed>& all, Bench& bench) {
   add("put_product, rank 4", [=, &bench] {
     kernels::put_product({shape, left, right, 1, bench.out.data(), DType::f32});
   });
+  // Of arc-topk, in the parts of its calls: rows are sketched while they are in the cache.
+  add("sketch, 4 columns", [=, &bench] {
+    constexpr std::size_t rows_at_once = 32;
+    for (std::size_t row = 0; row < shape.rows; row += rows_at_once) {
+      const std::size_t rows = std::min(rows_at_once, shape.rows - row);
+      const std::size_t first = row * shape.columns;
+      kernels::accumulate({bench.accumulator.data() + first,
+                           bytes_of(bench.gradient.data() + first), DType::f32,
+                           rows * shape.columns, false, &bench.result});
+      kernels::project({{rows, shape.columns, shape.rank},
+                        bench.accumulator.data() + first,
+                        right,
+                        bench.sums.data() + row * shape.rank});
+    }
+  });
+}
+
+// clt-k's filter of residuals: a part is held back before a call, and comes back after it.
+void add_filter(std::vector<Timed>& all, Bench& bench) {
+  constexpr std::size_t at_once = std::size_t{1} << 18;
+  const auto host = std::make_shared<HostCompute>();
+  const auto held = std::make_shared<HeldBack>(0.9F, bench.count, nullptr);
+  const auto hold = [host, held, &bench] {
+    while (!held->is_whole()) held->hold(*host, bench.accumulator.data(), at_once);
+  };
+  all.push_back({"hold residuals back", 0, [held] { held->begin(); }, hold});
+  all.push_back({"release residuals", 0,
+                 [held, hold] {
+                   held->begin();
+                   hold();
+                 },
+                 [host, held, &bench] {
+                   while (!held->is_released()) {
+                     held->release(*host, bench.accumulator.data(), at_once);
+                   }
+                 }});
+}
+
+// What decides which elements a call elects, beside the passes over the vector.
+void add_rules(std::vector<Timed>& all, Bench& bench, double density) {
+  const auto count_magnitudes = [&bench] {
+    bench.histogram = {};
+    kernels::histogram({bench.gradient.data(), bench.count, &bench.histogram});
+  };
+  const auto add_fit = [&](const char* name, TailLaw law) {
+    all.push_back({name, density, count_magnitudes, [=, &bench] {
+                     constexpr std::uint32_t stages = 3;
+                     bench.smallest =
+                         fitted_threshold(bench.histogram, bench.count, density, law, stages);
+                   }});
+  };
+  add_fit("fit exponential", TailLaw::exponential);
+  add_fit("fit pareto", TailLaw::pareto);
+  // Of adaptive, among the candidates that a histogram leaves.
+  all.push_back({"elect both signs", density, nullptr, [&bench] {
+                   const auto candidates =
+                       bench.gradient.first(std::min(bench.count, 2 * bench.kept));
+                   const std::span<std::uint32_t> room{
+                       reinterpret_cast<std::uint32_t*>(bench.out.data()), candidates.size()};
+                   const SignElection election(candidates, (bench.kept + 1) / 2, room);
+                   bench.smallest = election.least();
+                 }});
 }
 
 void report(const std::vector<Timed>& all, double bits, std::vector<KernelTime>& times) {
@@ -333,6 +403,7 @@ std::vector<KernelTime> time_kernels(std::span<const float> values,
   add_codings(passes, bench);
   add_varying(passes, bench);
   add_factors(passes, bench);
+  add_filter(passes, bench);
   run_rounds(passes, rounds);
   report(passes, 0, times);
   for (const double density : densities) {
@@ -346,6 +417,7 @@ std::vector<KernelTime> time_kernels(std::span<const float> values,
     std::vector<Timed> selects;
     selects.push_back({"memcpy", density, nullptr, copy});
     add_selects(selects, bench, density);
+    add_rules(selects, bench, density);
     run_rounds(selects, rounds);
     report(selects, 0, times);
   }

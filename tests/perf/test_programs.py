@@ -313,6 +313,23 @@ class Kernels(unittest.TestCase):
         for row in result["kernels"]:
             self.assertRegex(done.stdout, rf"(?m)^{re.escape(row['kernel'])} ")
 
+    def test_refusals(self):
+        """Before anything is measured."""
+        for arguments, words in (
+                (["--part", "steps", "foo"], ["--part", "foo", "kernels"]),
+                (["--distribution", "foo"], ["--distribution", "foo", "laplace"]),
+                (["--distribution", "data"], ["--distribution", "--data"]),
+                (["--data", "/nowhere"], ["--data", "/nowhere"]),
+                (["--json", "/nowhere/x"], ["--json", "/nowhere/x"]),
+                (["--count", "0"], ["--count", "0 "]), (["--core", "99999"], ["--core", "99999"]),
+                (["--density", "0.5"], ["--density", "0.5"])):
+            with self.subTest(arguments):
+                done = run("compress_perf", *arguments)
+                self.assertNotEqual(done.returncode, 0)
+                self.assertEqual(done.stdout, "")
+                for word in words:
+                    self.assertIn(word, done.stderr)
+
 
 class PlainTopk(unittest.TestCase):
     """The rival over MPI, which compares its first result with MPI_Allreduce's by itself."""
