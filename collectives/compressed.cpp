@@ -184,7 +184,8 @@ Error check_average(const CallContext& context, const CompressedTensor& tensor) 
   if (on_device) return refuse("memory is a device's", "the host's");
   if (!states_graph(tensor.compressor->spec())) return {};
   const auto& graph = tensor.compressor->gossip.graph;
-  return graph ? graph->check(context.size) : refuse("no graph is stated", "its edges by pithCompressorSetGraph");
+  return graph ? graph->check(context.size)
+               : refuse("no graph is stated", "its edges by pithCompressorSetGraph");
 }
 
 // Tensors of a group whose graphs are stated. All are sent along the same edges.

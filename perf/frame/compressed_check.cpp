@@ -77,8 +77,9 @@ Errors CompressedCheck::check(const std::vector<std::span<const float>>& gradien
   if (plain && electors == pith::Electors::each_rank && !list_coding_of(spec_)) {
     return compare_with_topk(gradients, results, compressors);
   }
-  // Of what each rank elects and does not keep, only how large it may be is known.
-  if (!spec_.feedback && elects_lists(spec_)) {
+  // Of what each rank elects and does not keep, only how large it may be is known. Dense calls sum.
+  const bool is_dense = compressors.stats(0).bypassed != 0;
+  if (!spec_.feedback && elects_lists(spec_) && !is_dense) {
     return compare_bounds(gradients, results, compressors);
   }
   // Without a residual the elected elements are unknown; so are those that common knowledge elects,
