@@ -148,7 +148,8 @@ PITH_API pithResult_t pithCompressorGetResidual(pithCompressor_t compressor, flo
  * type must be pithFloat32. The compressor owns the memory. With N ranks, exdyna and micro read one
  * of its N parts in each call, and each part once in N calls: an element that is not finite is
  * noticed only when its part is read, or when another rank elects its index. dgc, whose residual
- * takes velocities, and clt-k with a filter are refused with pithInvalidArgument. */
+ * takes velocities, clt-k with a filter, and choco, which has no gradients, are refused with
+ * pithInvalidArgument. */
 PITH_API pithResult_t pithCompressorGetAccumulator(pithCompressor_t compressor, void** accumulator,
                                                    size_t count, pithDataType_t type);
 /* States that the vector consists of n matrices of rows[i] x columns[i] elements, one behind

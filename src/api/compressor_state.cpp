@@ -127,6 +127,12 @@ pithResult_t pithCompressorGetAccumulator(pithCompressor_t compressor, void** ac
                                 "its gradients are not those of the residual",
                                 state.spec().scheme->name));
     }
+    if (state.spec().scheme->averages_parameters) {
+      return refuse(function,
+                    fmt::format("compressor is {}, expected a scheme that sums gradients: it "
+                                "averages parameters, which its calls take from send",
+                                state.spec().scheme->name));
+    }
     state.shape(count, DType::f32);
     HostCompute host;
     *accumulator = state.lend_accumulator(host);

@@ -66,6 +66,9 @@ void refused(pithComm_t comm) {
   fails(pithAllReduceCompressedSparse(send.data(), indices.data(), recv.data(), count, &n, count,
                                       pithFloat32, pithAvg, compressor, comm, nullptr),
         bad, {"the result is sparse, expected a dense one"});
+  void* memory = nullptr;
+  fails(pithCompressorGetAccumulator(compressor, &memory, count, pithFloat32), bad,
+        {"compressor is choco, expected a scheme that sums gradients"});
   ok(averaged(send.data(), recv, pithAvg, compressor, comm));
 }
 
