@@ -23,14 +23,20 @@ enum class Collective : std::uint8_t {
   alltoall,
   gather,
   scatter,
-  split,  // has no algorithm, but ranks compare it like the others
+  scan,
+  exscan,  // rank 0 has no result
+  split,   // has no algorithm, but ranks compare it like the others
 };
-inline constexpr std::size_t collective_count = 10;
+inline constexpr std::size_t collective_count = 12;
 std::string_view name_of(Collective collective);
+// Whether each rank's result is over the ranks up to it.
+constexpr bool scans(Collective collective) {
+  return collective == Collective::scan || collective == Collective::exscan;
+}
 // Whether the collective has a reduction operation; whether it has a root.
 constexpr bool reduces(Collective collective) {
   return collective == Collective::allreduce || collective == Collective::reduce ||
-         collective == Collective::reduce_scatter;
+         collective == Collective::reduce_scatter || scans(collective);
 }
 constexpr bool has_root(Collective collective) {
   return collective == Collective::broadcast || collective == Collective::reduce ||

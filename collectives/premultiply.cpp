@@ -24,9 +24,11 @@ Scaling plan(const CollectiveArgs& args, const Call& call) {
   Scaling scaling;
   scaling.blocks = extent_of(args.collective, call.size()).send;
   const bool is_root = args.collective == Collective::reduce && call.rank() == args.root;
-  scaling.in_recv = args.collective == Collective::allreduce || is_root;
+  const bool all_receive =
+      args.collective == Collective::allreduce || args.collective == Collective::scan;
+  scaling.in_recv = all_receive || is_root;
   const std::size_t room = premultiply_room(args.tuning, static_cast<std::size_t>(call.size()));
-  if (args.collective == Collective::allreduce) {
+  if (all_receive) {
     scaling.columns = args.count;
   } else if (args.uneven.used()) {
     scaling.columns = columns_within(blocks_of(args), room / size_of(args.type));

@@ -8,7 +8,7 @@ namespace pith {
 std::string_view name_of(Collective collective) {
   constexpr std::string_view names[] = {"allreduce", "broadcast",      "allgather", "barrier",
                                         "reduce",    "reduce_scatter", "alltoall",  "gather",
-                                        "scatter",   "split"};
+                                        "scatter",   "scan",           "exscan",    "split"};
   return names[static_cast<int>(collective)];
 }
 

@@ -12,30 +12,34 @@ namespace pith {
 // One line per algorithm file: `<collective>_<name>` and its cost.
 #define PITH_ALGORITHM(name)                         \
   Task<Error> name(Call& call, CollectiveArgs args); \
-  double name##_cost(const Shape& shape, const LinkCost& link);
-PITH_ALGORITHM(allreduce_recursive_doubling)
-PITH_ALGORITHM(allreduce_direct)
-PITH_ALGORITHM(allreduce_one_shot)
-PITH_ALGORITHM(allreduce_two_shot)
-PITH_ALGORITHM(allreduce_ring)
-PITH_ALGORITHM(allreduce_rabenseifner)
-PITH_ALGORITHM(allreduce_double_tree)
-PITH_ALGORITHM(allreduce_hierarchical)
-PITH_ALGORITHM(broadcast_binomial)
-PITH_ALGORITHM(broadcast_chain)
-PITH_ALGORITHM(broadcast_views)
-PITH_ALGORITHM(allgather_ring)
-PITH_ALGORITHM(allgather_bruck)
-PITH_ALGORITHM(allgather_views)
-PITH_ALGORITHM(barrier_dissemination)
-PITH_ALGORITHM(reduce_tree)
-PITH_ALGORITHM(reduce_scatter_ring)
-PITH_ALGORITHM(reduce_scatter_recursive_halving)
-PITH_ALGORITHM(reduce_scatter_views)
-PITH_ALGORITHM(alltoall_pairwise)
-PITH_ALGORITHM(alltoall_views)
-PITH_ALGORITHM(gather_binomial)
-PITH_ALGORITHM(scatter_binomial)
+  double name##_cost(const Shape& shape, const LinkCost& link)
+PITH_ALGORITHM(allreduce_recursive_doubling);
+PITH_ALGORITHM(allreduce_direct);
+PITH_ALGORITHM(allreduce_one_shot);
+PITH_ALGORITHM(allreduce_two_shot);
+PITH_ALGORITHM(allreduce_ring);
+PITH_ALGORITHM(allreduce_rabenseifner);
+PITH_ALGORITHM(allreduce_double_tree);
+PITH_ALGORITHM(allreduce_hierarchical);
+PITH_ALGORITHM(broadcast_binomial);
+PITH_ALGORITHM(broadcast_chain);
+PITH_ALGORITHM(broadcast_views);
+PITH_ALGORITHM(allgather_ring);
+PITH_ALGORITHM(allgather_bruck);
+PITH_ALGORITHM(allgather_views);
+PITH_ALGORITHM(barrier_dissemination);
+PITH_ALGORITHM(reduce_tree);
+PITH_ALGORITHM(reduce_scatter_ring);
+PITH_ALGORITHM(reduce_scatter_recursive_halving);
+PITH_ALGORITHM(reduce_scatter_views);
+PITH_ALGORITHM(alltoall_pairwise);
+PITH_ALGORITHM(alltoall_views);
+PITH_ALGORITHM(gather_binomial);
+PITH_ALGORITHM(scatter_binomial);
+PITH_ALGORITHM(scan_recursive_doubling);
+PITH_ALGORITHM(scan_chain);
+PITH_ALGORITHM(exscan_recursive_doubling);
+PITH_ALGORITHM(exscan_chain);
 #undef PITH_ALGORITHM
 
 inline constexpr std::array algorithm_table{
@@ -82,6 +86,13 @@ inline constexpr std::array algorithm_table{
               SendPattern::everyone, most_view_ranks, true},
     Algorithm{"binomial", Collective::gather, gather_binomial, gather_binomial_cost},
     Algorithm{"binomial", Collective::scatter, scatter_binomial, scatter_binomial_cost},
+    Algorithm{"recursive_doubling", Collective::scan, scan_recursive_doubling,
+              scan_recursive_doubling_cost, SendPattern::partners, any_ranks, false, false, true},
+    Algorithm{"chain", Collective::scan, scan_chain, scan_chain_cost, SendPattern::neighbours},
+    Algorithm{"recursive_doubling", Collective::exscan, exscan_recursive_doubling,
+              exscan_recursive_doubling_cost, SendPattern::partners, any_ranks, false, false, true},
+    Algorithm{"chain", Collective::exscan, exscan_chain, exscan_chain_cost,
+              SendPattern::neighbours},
 };
 
 }  // namespace pith

@@ -89,9 +89,17 @@ inline Fence finish(Call& call, const CollectiveArgs& args, Bytes data, Fence af
                                    after);
 }
 
-inline Fence copy(Call& call, Bytes out, Bytes in) {
-  if (out.data == in.data || out.size == 0) return {};
-  return call.run<CopyKernel>({out.data, in.data, out.size});
+inline Fence copy(Call& call, Bytes out, const std::byte* in) {
+  if (out.data == in || out.size == 0) return {};
+  return call.run<CopyKernel>({out.data, in, out.size});
+}
+inline Fence copy(Call& call, Bytes out, Bytes in) { return copy(call, out, in.data); }
+
+// out = the result of a single operand: the same, or its truth value if the operation is logical.
+inline Fence only_operand(Call& call, const CollectiveArgs& args, Bytes out, const std::byte* in) {
+  if (!is_logical(args.op)) return copy(call, out, in);
+  return call.run<ReduceKernel>(
+      {out.data, in, in, elements_in(out, args.type), args.type, Op::lor, false});
 }
 
 }  // namespace pith

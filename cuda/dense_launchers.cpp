@@ -20,12 +20,22 @@ constexpr KernelName kernel_of(DType type, std::size_t place) {
                                  place);
 }
 static_assert(kernel_of(DType::f8e5m2, divide_place) == KernelName::divide_f8e5m2);
-static_assert(kernel_of(DType::bf16, static_cast<std::size_t>(Op::min)) ==
-              KernelName::reduce_bf16_min);
 
-constexpr std::size_t place_of(Op op) {
-  return static_cast<std::size_t>(op == Op::avg ? Op::sum : op);
+// Operations on bits are ordered by the elements' size, of which integers have three.
+constexpr auto first_bits = static_cast<std::size_t>(KernelName::reduce_b8_band);
+constexpr auto bit_kernels = static_cast<std::size_t>(KernelName::reduce_b32_band) - first_bits;
+
+constexpr KernelName kernel_of(DType type, Op op) {
+  const auto place = static_cast<std::size_t>(op == Op::avg ? Op::sum : op);
+  if (op < Op::band) return kernel_of(type, place);
+  const std::size_t size = size_of(type) == 1 ? 0 : size_of(type) == 4 ? 1 : 2;
+  return static_cast<KernelName>(first_bits + size * bit_kernels + place -
+                                 static_cast<std::size_t>(Op::band));
 }
+static_assert(kernel_of(DType::bf16, Op::min) == KernelName::reduce_bf16_min);
+static_assert(kernel_of(DType::i8, Op::band) == KernelName::reduce_b8_band);
+static_assert(kernel_of(DType::u32, Op::land) == KernelName::reduce_b32_land);
+static_assert(kernel_of(DType::i64, Op::lxor) == KernelName::reduce_b64_lxor);
 
 // A thread handles one pack per step if all outputs are equally aligned, else one element.
 std::size_t blocks_for(std::size_t bytes, std::size_t element, std::span<std::byte* const> out) {
@@ -54,8 +64,8 @@ std::size_t blocks_for(DType type, const ReduceArgs& args) {
 void launch_reduce(const ReduceKernel::Args& args) {
   if (args.count == 0) return;
   const ReduceArgs reduce{args.count, 2, 1, 0, {args.a, args.b}, {args.out}};
-  LaunchQueue::current().launch_walk(kernel_of(args.type, place_of(args.op)),
-                                     blocks_for(args.type, reduce), reduce);
+  LaunchQueue::current().launch_walk(kernel_of(args.type, args.op), blocks_for(args.type, reduce),
+                                     reduce);
 }
 
 void launch_reduce_many(const ReduceManyKernel::Args& args) {
@@ -64,8 +74,8 @@ void launch_reduce_many(const ReduceManyKernel::Args& args) {
   ReduceArgs reduce{args.count, args.inputs, args.outputs, args.divisor, {}, {}};
   std::copy_n(args.in.begin(), args.inputs, reduce.in);
   std::copy_n(args.out.begin(), args.outputs, reduce.out);
-  LaunchQueue::current().launch_shared(kernel_of(args.type, place_of(args.op)),
-                                       blocks_for(args.type, reduce), reduce);
+  LaunchQueue::current().launch_shared(kernel_of(args.type, args.op), blocks_for(args.type, reduce),
+                                       reduce);
 }
 
 void launch_finish_avg(const FinishAvgKernel::Args& args) {

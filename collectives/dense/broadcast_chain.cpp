@@ -4,10 +4,10 @@
 //   root --c2--> root+1 --c1--> root+2 --c0--> root+3
 //
 // Cost with K chunks of c bytes: K beta c + alpha + (P-2)(alpha + beta c). Wins for long vectors.
-// The more ranks, the shorter the chunks: the last rank waits until one chunk has passed all
-// others.
+// The more ranks, the shorter the chunks.
 #include <cmath>
 
+#include "collectives/dense/chain.hpp"
 #include "collectives/typed_span.hpp"
 
 namespace pith {
@@ -17,15 +17,6 @@ namespace {
 // How many chunks may have arrived that have not been passed on.
 constexpr std::size_t depth = 4;
 using Arrived = Channel<std::uint32_t, depth>;
-
-// The chunk length c that minimises (n/c) alpha + (P-2) beta c for n bytes, at most the tuning's.
-std::size_t chunk_bytes_of(std::size_t bytes, int ranks, const Tuning& tuning) {
-  if (ranks <= 2) return tuning.chunk_bytes;
-  constexpr std::size_t unit = 1024;
-  const double best = std::sqrt(double(bytes) * tuning.start_bytes / double(ranks - 2));
-  const std::size_t whole = std::max(static_cast<std::size_t>(best) / unit, std::size_t{1}) * unit;
-  return std::min(tuning.chunk_bytes, whole);
-}
 
 struct Chain {
   CollectiveArgs args;
@@ -81,7 +72,7 @@ Task<Error> broadcast_chain(Call& call, CollectiveArgs args) {
   const int p = call.size();
   const int relative = wrap(call.rank() - args.root, p);
   Tuning tuning = args.tuning;
-  tuning.chunk_bytes = chunk_bytes_of(args.count * size_of(args.type), p, tuning);
+  tuning.chunk_bytes = chain_chunk_bytes(args.count * size_of(args.type), p, tuning);
   Chain chain{args, chunk_elements(tuning, args.type)};
   chain.chunks = static_cast<std::uint32_t>(chunks_in(args.count, chain.chunk));
   if (relative != 0) chain.previous = wrap(call.rank() - 1, p);
@@ -103,7 +94,7 @@ Task<Error> broadcast_chain(Call& call, CollectiveArgs args) {
 double broadcast_chain_cost(const Shape& shape, const LinkCost& link) {
   const auto n = static_cast<double>(shape.bytes);
   if (shape.bytes == 0) return 0;  // no chunk, no message
-  const std::size_t chunk_bytes = chunk_bytes_of(shape.bytes, shape.ranks, shape.tuning);
+  const std::size_t chunk_bytes = chain_chunk_bytes(shape.bytes, shape.ranks, shape.tuning);
   const double chunk = std::min(n, static_cast<double>(chunk_bytes));
   const double full = std::floor(n / chunk) * chunk;
   const double last = n - full;  // a shorter last chunk follows the full ones at every hop

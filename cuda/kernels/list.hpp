@@ -30,6 +30,21 @@
   X(cast_##name##_f8e4m3, Cast<F8e4m3, T>) \
   X(cast_##name##_f8e5m2, Cast<F8e5m2, T>)
 
+// The same for both signs.
+#define PITH_CUDA_BIT_OPS(X, name, T)          \
+  X(reduce_##name##_band, Reduce<T, Op::band>) \
+  X(reduce_##name##_bor, Reduce<T, Op::bor>)   \
+  X(reduce_##name##_bxor, Reduce<T, Op::bxor>) \
+  X(reduce_##name##_land, Reduce<T, Op::land>) \
+  X(reduce_##name##_lor, Reduce<T, Op::lor>)   \
+  X(reduce_##name##_lxor, Reduce<T, Op::lxor>)
+
+// By the size of an element.
+#define PITH_CUDA_BIT_KERNELS(X)           \
+  PITH_CUDA_BIT_OPS(X, b8, std::uint8_t)   \
+  PITH_CUDA_BIT_OPS(X, b32, std::uint32_t) \
+  PITH_CUDA_BIT_OPS(X, b64, std::uint64_t)
+
 // In the order of DType.
 #define PITH_CUDA_INTEGER_KERNELS(X)   \
   PITH_CUDA_OPS(X, i8, std::int8_t)    \
@@ -107,6 +122,7 @@
 #define PITH_CUDA_KERNELS(X)   \
   PITH_CUDA_INTEGER_KERNELS(X) \
   PITH_CUDA_FLOAT_KERNELS(X)   \
+  PITH_CUDA_BIT_KERNELS(X)     \
   PITH_CUDA_CAST_KERNELS(X)    \
   PITH_CUDA_SELECT_KERNELS(X)  \
   PITH_CUDA_LIST_KERNELS(X)

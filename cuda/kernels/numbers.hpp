@@ -177,6 +177,12 @@ PITH_DEVICE T combine_values(T a, T b) {
     const std::uint64_t wide_b = static_cast<Unsigned>(b);
     if constexpr (kOp == Op::sum || kOp == Op::avg) return static_cast<T>(wide_a + wide_b);
     if constexpr (kOp == Op::prod) return static_cast<T>(wide_a * wide_b);
+    if constexpr (kOp == Op::band) return static_cast<T>(wide_a & wide_b);
+    if constexpr (kOp == Op::bor) return static_cast<T>(wide_a | wide_b);
+    if constexpr (kOp == Op::bxor) return static_cast<T>(wide_a ^ wide_b);
+    if constexpr (kOp == Op::land) return static_cast<T>(a != 0 && b != 0);
+    if constexpr (kOp == Op::lor) return static_cast<T>(a != 0 || b != 0);
+    if constexpr (kOp == Op::lxor) return static_cast<T>((a != 0) != (b != 0));
     return (a < b) == (kOp == Op::max) ? b : a;
   }
 }

@@ -6,9 +6,10 @@
  *  2. Counts are in elements of `type`, never bytes. Buffers may start at any byte address.
  *  3. The caller owns all buffers. For host memory the stream is NULL, and a call outside a group
  *     returns when its result is in the buffer. The buffers may be freed right after that.
- *  4. In place: send == recv (AllReduce, Broadcast, Reduce at the root); send == recv + rank *
- *     sendcount (AllGather, Gather at the root); recv == send + rank * recvcount (ReduceScatter,
- *     Scatter at the root). Any other overlap of send and recv is the caller's error.
+ *  4. In place: send == recv (AllReduce, Scan, ExScan, Broadcast, Reduce at the root); send == recv
+ *     + rank * sendcount (AllGather, Gather at the root); recv == send + rank * recvcount
+ *     (ReduceScatter, Scatter at the root). Any other overlap of send and recv is the caller's
+ *     error.
  *  5. One communicator is driven by one thread at a time; different communicators may be driven
  *     by different threads. Abort and GetLastError may be called from any thread.
  *  6. Groups are per thread. Calls in a group start at the outermost pithGroupEnd.
@@ -95,14 +96,22 @@ typedef enum {
  * towards zero. 16- and 8-bit floats are accumulated in float32 at each hop; 8-bit floats saturate,
  * 16-bit floats overflow to infinity. For avg of float16 and 8-bit floats the inputs are scaled by
  * a power of two before they are added, so that the sum does not overflow unless the mean does.
- * max and min: a NaN wins over any number, and -0 < +0. */
+ * max and min: a NaN wins over any number, and -0 < +0.
+ * band, bor and bxor combine each bit; land, lor and lxor take any number but 0 for true and give 0
+ * or 1, also where only one operand exists. These six are for integer types. */
 typedef enum {
   pithSum = 0,
   pithProd = 1,
   pithMax = 2,
   pithMin = 3,
   pithAvg = 4,
-  pithNumOps = 5, /* handles of pithRedOpCreatePreMulSum begin here */
+  pithBand = 5,
+  pithBor = 6,
+  pithBxor = 7,
+  pithLand = 8,
+  pithLor = 9,
+  pithLxor = 10,
+  pithNumOps = 11, /* handles of pithRedOpCreatePreMulSum begin here */
   pithMaxRedOp = 0x7fffffff
 } pithRedOp_t;
 
@@ -259,6 +268,13 @@ PITH_API pithResult_t pithReduce(const void* send, void* recv, size_t count, pit
 PITH_API pithResult_t pithReduceScatter(const void* send, void* recv, size_t recvcount,
                                         pithDataType_t type, pithRedOp_t op, pithComm_t comm,
                                         pithStream_t stream);
+/* recv[i] = op over ranks 0 to this one of send[i], in the order of the ranks. Not for pithAvg. */
+PITH_API pithResult_t pithScan(const void* send, void* recv, size_t count, pithDataType_t type,
+                               pithRedOp_t op, pithComm_t comm, pithStream_t stream);
+/* The same without this rank's own send: over ranks 0 to this one - 1. There are none for rank 0,
+ * whose recv is not used. */
+PITH_API pithResult_t pithExScan(const void* send, void* recv, size_t count, pithDataType_t type,
+                                 pithRedOp_t op, pithComm_t comm, pithStream_t stream);
 /* recv = the root's send. send is not used on other ranks. */
 PITH_API pithResult_t pithBroadcast(const void* send, void* recv, size_t count, pithDataType_t type,
                                     int root, pithComm_t comm, pithStream_t stream);

@@ -29,6 +29,16 @@ bool has_turn(const Round& round, int rank, std::size_t index, std::uint64_t tur
   return (static_cast<std::uint64_t>(rank) + offset) % ranks < turns;
 }
 
+// What a rank contributes to "and" and "or": of these hardly any result of many ranks would depend
+// on random bits of one. Each bit is set on few ranks; for a logical operation bit 0 says whether
+// the number is another one than most ranks have.
+std::uint64_t rare_bits(const Round& round, int rank, std::size_t index) {
+  std::uint64_t bits = random_of(round, rank, index);
+  std::uint64_t rare = bits;
+  for (int ranks = 4; ranks <= round.ranks; ranks *= 2) rare &= bits = mix(bits + golden);
+  return rare;
+}
+
 int scalar_of(int rank) { return 1 + rank % 2; }
 constexpr int scalar_most = 2;
 
@@ -37,17 +47,34 @@ struct Whole {
   using Value = T;
   using Bits = T;
   static T value(const Round& round, int rank, std::size_t index) {
-    return static_cast<T>(random_of(round, rank, index));
+    const std::uint64_t random = random_of(round, rank, index);
+    const std::uint64_t rare = rare_bits(round, rank, index);
+    const std::uint64_t something = random | std::uint64_t{1} << random % 8;
+    const bool is_rare = (rare & 1) != 0;
+    if (*round.op == pithBand) return static_cast<T>(~rare);
+    if (*round.op == pithBor) return static_cast<T>(rare);
+    if (*round.op == pithLand) return static_cast<T>(is_rare ? 0 : something);
+    if (*round.op == pithLor) return static_cast<T>(is_rare ? something : 0);
+    if (*round.op == pithLxor) return static_cast<T>((random >> 32 & 1) != 0 ? something : 0);
+    return static_cast<T>(random);
   }
   static T combine(pithRedOp_t op, T a, T b) {
     if (op == pithMax) return std::max(a, b);
     if (op == pithMin) return std::min(a, b);
+    if (op == pithBand) return static_cast<T>(a & b);
+    if (op == pithBor) return static_cast<T>(a | b);
+    if (op == pithBxor) return static_cast<T>(a ^ b);
+    if (op == pithLand) return a != 0 && b != 0;
+    if (op == pithLor) return a != 0 || b != 0;
+    if (op == pithLxor) return (a != 0) != (b != 0);
     // The low bits of a result do not depend on the operands' signs.
     const std::uint64_t wide_a = static_cast<std::make_unsigned_t<T>>(a);
     const std::uint64_t wide_b = static_cast<std::make_unsigned_t<T>>(b);
     return static_cast<T>(op == pithProd ? wide_a * wide_b : wide_a + wide_b);
   }
   static T finish(const Round& round, T value) {
+    const bool is_logical = *round.op >= pithLand && *round.op <= pithLxor;
+    if (is_logical) return value != 0;  // also of one rank
     if (*round.op != pithAvg) return value;
     if constexpr (std::is_signed_v<T>) {
       return static_cast<T>(static_cast<std::int64_t>(value) / round.ranks);

@@ -20,10 +20,15 @@ namespace pith_perf {
 inline constexpr std::array<std::string_view, 12> type_names = {
     "int8", "uint8", "int32",  "uint32",   "int64",  "uint64",
     "half", "float", "double", "bfloat16", "f8e4m3", "f8e5m2"};
-inline constexpr std::array<std::string_view, 6> op_names = {"sum", "prod", "max",
-                                                             "min", "avg",  "mulsum"};
+inline constexpr std::array<std::string_view, 12> op_names = {
+    "sum", "prod", "max", "min", "avg", "band", "bor", "bxor", "land", "lor", "lxor", "mulsum"};
 // Stands for an operation of pithRedOpCreatePreMulSum, each rank with its own premultiplier().
 inline constexpr pithRedOp_t mulsum = pithNumOps;
+
+// Whether an operation is defined for a type: those on bits and truth values only for integers.
+constexpr bool is_defined(pithRedOp_t op, pithDataType_t type) {
+  return op < pithBand || op > pithLxor || type < pithFloat16;
+}
 
 std::size_t size_of(pithDataType_t type);
 

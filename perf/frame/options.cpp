@@ -106,7 +106,9 @@ void add_timing(CLI::App& app, Options& options, RawOptions& raw) {
 }
 
 void add_calls(CLI::App& app, Options& options, RawOptions& raw) {
-  app.add_option("-o,--op", raw.op, "sum, prod, max, min, avg, mulsum or all")
+  app.add_option("-o,--op", raw.op,
+                 "sum, prod, max, min, avg, mulsum; of integers also band, bor, bxor, land, lor, "
+                 "lxor; or all")
       ->capture_default_str();
   app.add_option("-d,--datatype", raw.type, "int8, ..., float, ..., or all")->capture_default_str();
   app.add_option("-r,--root", raw.root, "a rank, or all")->capture_default_str();
@@ -183,6 +185,16 @@ void check_compression(const Options& options) {
   if (options.resources) refuse("--resources", "it", "no --compress with it");
 }
 
+// Of several operations or types those run that go together.
+void check_defined(const Options& options) {
+  const pithRedOp_t op = options.ops.front();
+  const pithDataType_t type = options.types.front();
+  const bool is_one = options.ops.size() == 1 && options.types.size() == 1;
+  if (!is_one || is_defined(op, type)) return;
+  refuse("--op", std::string(op_names[op]),
+         fmt::format("an integer --datatype with it, not {}", type_names[type]));
+}
+
 }  // namespace
 
 std::optional<std::size_t> parse_size(std::string_view text) {
@@ -229,6 +241,7 @@ void finish_options(Options& options, const RawOptions& raw) {
   }
   options.ops = named<pithRedOp_t>("--op", raw.op, op_names);
   options.types = named<pithDataType_t>("--datatype", raw.type, type_names);
+  check_defined(options);
   options.root = root_of(raw.root);
   options.average = static_cast<Average>(raw.average);
   options.blocking = static_cast<Blocking>(raw.blocking);

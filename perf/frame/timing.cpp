@@ -37,6 +37,7 @@ Summary Timing::run() {
   const std::vector<pithRedOp_t> no_ops = {pithSum};
   for (const pithDataType_t type : options_.types) {
     for (const pithRedOp_t op : collective_.has_op ? options_.ops : no_ops) {
+      if (!is_defined(op, type)) continue;
       for (const int root : roots_of(options_, collective_, team_.ranks())) {
         Case at = {type, op, root, {}};
         run_sizes(at);

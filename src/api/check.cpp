@@ -97,8 +97,9 @@ Error check_not_in_group(const char* function, const pithComm& comm) {
 }
 
 std::string describe(pithRedOp_t op) {
-  constexpr std::string_view names[op_count] = {"pithSum", "pithProd", "pithMax", "pithMin",
-                                                "pithAvg"};
+  constexpr std::string_view names[op_count] = {"pithSum",  "pithProd", "pithMax", "pithMin",
+                                                "pithAvg",  "pithBand", "pithBor", "pithBxor",
+                                                "pithLand", "pithLor",  "pithLxor"};
   return with_name(names, op);
 }
 
@@ -116,8 +117,19 @@ Error check_type(const char* function, pithDataType_t type) {
              fmt::format("type is {}, expected 0 to {}", static_cast<int>(type), dtype_count - 1));
 }
 
+namespace {
+
+Error check_defined(const char* function, pithRedOp_t op, pithDataType_t type) {
+  if (is_defined(static_cast<Op>(op), static_cast<DType>(type))) [[likely]]
+    return {};
+  return bad(function, fmt::format("op is {} and type is {}, expected an integer type for this op",
+                                   describe(op), describe(type)));
+}
+
+}  // namespace
+
 Error check_op(const char* function, pithRedOp_t op, pithComm_t comm, pithDataType_t type) {
-  if (op >= 0 && op < op_count) return {};
+  if (op >= 0 && op < op_count) return check_defined(function, op, type);
   const ReductionOps::PreMulSum* made = comm->ops.find(op);
   if (!made) {
     return bad(function, fmt::format("op is {}, expected 0 to {} or what pithRedOpCreatePreMulSum "
@@ -128,6 +140,13 @@ Error check_op(const char* function, pithRedOp_t op, pithComm_t comm, pithDataTy
   return bad(function, fmt::format("op {} was made for type {}, expected an operation for type {}",
                                    static_cast<int>(op), name_of(made->type),
                                    name_of(static_cast<DType>(type))));
+}
+
+Error check_scan_op(const char* function, pithRedOp_t op) {
+  if (op != pithAvg) return {};
+  return bad(function, fmt::format("op is {}, expected one that does not divide: the number of "
+                                   "operands is another one on each rank",
+                                   describe(op)));
 }
 
 Error check_sum(const char* function, pithRedOp_t op) {

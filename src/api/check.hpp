@@ -32,8 +32,11 @@ Error still_in_group(const char* function);
 std::string describe(pithRedOp_t op);
 std::string describe(pithDataType_t type);
 Error check_type(const char* function, pithDataType_t type);
-// One of the five built-in operations, or one that was made for this communicator and type.
+// A built-in operation that the type has, or one that was made for this communicator and type.
+// Precondition: check_type has accepted `type`.
 Error check_op(const char* function, pithRedOp_t op, pithComm_t comm, pithDataType_t type);
+// Not pithAvg. Precondition: check_op has accepted `op`.
+Error check_scan_op(const char* function, pithRedOp_t op);
 // pithSum or pithAvg.
 Error check_sum(const char* function, pithRedOp_t op);
 // `argument`: "root" or "peer".

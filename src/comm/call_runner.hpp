@@ -42,9 +42,10 @@ class CallRunner {
     tasks_.complete(args);
     return run_to_end(args);
   }
-  // Whether the call is only a copy: there is one rank, no factor to multiply by, and no coding.
+  // Whether the call is only a copy: there is one rank, with a result and nothing to compute.
   bool is_alone(const CollectiveArgs& args) const {
-    return links_.size() == 1 && !args.factor.used && !args.wire.is_used();
+    return links_.size() == 1 && !args.factor.used && !args.wire.is_used() &&
+           !is_logical(args.op) && args.collective != Collective::exscan;
   }
   Error run_alone(const CollectiveArgs& args);
 

@@ -3,17 +3,26 @@
 #include "collectives/coded/coded_move.hpp"
 #include "collectives/premultiply.hpp"
 #include "collectives/slowest_rank.hpp"
+#include "collectives/typed_span.hpp"
 
 namespace pith {
 
 namespace {
 
-// A dense collective of no elements needs no peer, except a barrier.
-bool moves_nothing(const CollectiveArgs& args) {
-  return args.count == 0 && args.collective != Collective::barrier;
+// A dense collective of no elements needs no peer, except a barrier. Rank 0 of an exclusive scan
+// has no result.
+bool moves_nothing(const CollectiveArgs& args, int ranks) {
+  const bool has_result = args.count > 0 && (ranks > 1 || args.collective != Collective::exscan);
+  return !has_result && args.collective != Collective::barrier;
 }
 
 Task<Error> do_nothing(Call&) { co_return Error(); }
+
+// A logical operation of one rank.
+Task<Error> take_truth(Call& call, CollectiveArgs args) {
+  co_await call.until(only_operand(call, args, args.recv, args.send.data));
+  co_return Error();
+}
 
 }  // namespace
 
@@ -37,7 +46,8 @@ void CallTasks::complete_uneven(CollectiveArgs& args) const {
 }
 
 Task<Error> CallTasks::task_of(Call& call, const CollectiveArgs& args) {
-  if (moves_nothing(args)) return do_nothing(call);
+  if (moves_nothing(args, links_.size())) return do_nothing(call);
+  if (links_.size() == 1 && is_logical(args.op)) return take_truth(call, args);
   CollectiveArgs placed = args;
   placed.root = links_.order().place_of(args.root);
   if (placed.wire.is_used()) return run_coded(call, placed);

@@ -50,6 +50,12 @@ T combine_pair(T a, T b, Op op) {
   const std::uint64_t wide_b = static_cast<Unsigned>(b);
   if (op == Op::sum || op == Op::avg) return static_cast<T>(wide_a + wide_b);
   if (op == Op::prod) return static_cast<T>(wide_a * wide_b);
+  if (op == Op::band) return static_cast<T>(wide_a & wide_b);
+  if (op == Op::bor) return static_cast<T>(wide_a | wide_b);
+  if (op == Op::bxor) return static_cast<T>(wide_a ^ wide_b);
+  if (op == Op::land) return static_cast<T>(a != 0 && b != 0);
+  if (op == Op::lor) return static_cast<T>(a != 0 || b != 0);
+  if (op == Op::lxor) return static_cast<T>((a != 0) != (b != 0));
   return (a < b) == (op == Op::max) ? b : a;
 }
 

@@ -15,8 +15,8 @@ namespace pith::kernels {
 // `streaming` bypasses the caches: for results that are larger than them and not read soon.
 enum class Stores : std::uint8_t { cached, streaming };
 
-// out[i] = op(a[i], b[i]). `out` may equal `a` or `b`, and must not overlap them otherwise. Op::avg
-// adds; the caller calls finish_avg once at the end.
+// out[i] = op(a[i], b[i]), where is_defined(op, type). `out` may equal `a` or `b`, and must not
+// overlap them otherwise. Op::avg adds; the caller calls finish_avg once at the end.
 void reduce(std::byte* out, const std::byte* a, const std::byte* b, std::size_t count, DType type,
             Op op, Stores stores = Stores::cached);
 

@@ -77,6 +77,8 @@ void combine_as(const Combine& call) {
       return run<T>(FloatMaximum{}, call);
     case Op::min:
       return run<T>(FloatMinimum{}, call);
+    default:
+      return;  // defined for integers only
   }
 }
 

@@ -47,7 +47,43 @@ struct Minimum {
   }
 };
 
-// Sums and products wrap, so signed and unsigned share one loop.
+struct BitAnd {
+  template <class D, class V>
+  HWY_INLINE V operator()(D, V a, V b) const {
+    return hn::And(a, b);
+  }
+};
+
+struct BitOr {
+  template <class D, class V>
+  HWY_INLINE V operator()(D, V a, V b) const {
+    return hn::Or(a, b);
+  }
+};
+
+struct BitXor {
+  template <class D, class V>
+  HWY_INLINE V operator()(D, V a, V b) const {
+    return hn::Xor(a, b);
+  }
+};
+
+// 1 in lanes that are not 0, else 0.
+template <class D, class V>
+HWY_INLINE V truth(D d, V v) {
+  return hn::IfThenZeroElse(hn::Eq(v, hn::Zero(d)), hn::Set(d, hn::TFromD<D>{1}));
+}
+
+// Combines truth values as `Bits` combines bits.
+template <class Bits>
+struct Logical {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V a, V b) const {
+    return Bits()(d, truth(d, a), truth(d, b));
+  }
+};
+
+// Sums and products wrap, so signed and unsigned share one loop; as do bits and truth values.
 template <class T>
 void combine_as(const Combine& call) {
   using Unsigned = std::make_unsigned_t<T>;
@@ -61,6 +97,18 @@ void combine_as(const Combine& call) {
       return run<T>(Maximum{}, call);
     case Op::min:
       return run<T>(Minimum{}, call);
+    case Op::band:
+      return run<Unsigned>(BitAnd{}, call);
+    case Op::bor:
+      return run<Unsigned>(BitOr{}, call);
+    case Op::bxor:
+      return run<Unsigned>(BitXor{}, call);
+    case Op::land:
+      return run<Unsigned>(Logical<BitAnd>{}, call);
+    case Op::lor:
+      return run<Unsigned>(Logical<BitOr>{}, call);
+    case Op::lxor:
+      return run<Unsigned>(Logical<BitXor>{}, call);
   }
 }
 

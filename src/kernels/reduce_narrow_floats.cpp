@@ -206,6 +206,8 @@ void combine_as(const Combine& call) {
       return run<Signed>(Extremum<Format, true>{}, call);
     case Op::min:
       return run<Signed>(Extremum<Format, false>{}, call);
+    default:
+      return;  // defined for integers only
   }
 }
 

@@ -19,7 +19,7 @@ Meeting meeting_at_port(const Algorithm& algorithm, const Shape& shape) {
   const auto ranks_a_host = static_cast<std::size_t>(shape.ranks_a_host);
   const bool is_allreduce = algorithm.collective == Collective::allreduce;
   const bool is_vector = is_allreduce || algorithm.collective == Collective::broadcast ||
-                         algorithm.collective == Collective::reduce;
+                         algorithm.collective == Collective::reduce || scans(algorithm.collective);
   const std::size_t whole = shape.bytes * (is_vector ? 1 : ranks);
   if (algorithm.pattern == SendPattern::partners) return {whole, 1};
   const std::size_t senders = ranks_a_host * (ranks - ranks_a_host);

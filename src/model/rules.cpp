@@ -95,6 +95,12 @@ const Algorithm& default_reduce_scatter(const Shape& shape) {
              : entry(Collective::reduce_scatter, "ring");
 }
 
+// Of a scan or an exclusive one.
+const Algorithm& default_scan(const Shape& shape, const Algorithm& doubling,
+                              const Algorithm& chain) {
+  return shape.ranks > 3 && shape.bytes <= short_bytes_of(shape.views) ? doubling : chain;
+}
+
 }  // namespace
 
 // The rule, which costs overrule where no ranks share memory (cheapest.hpp); it sees only what
@@ -143,7 +149,9 @@ const Algorithm& default_reduce_scatter(const Shape& shape) {
 //   views as for reduce-scatter; Bruck's from four ranks on while all blocks together are short as
 //   above, or up to 32 KiB where ranks share cores; then ring
 // alltoall, else: pairwise
-// reduce, gather, scatter, barrier: one algorithm each
+// scan, exclusive scan: recursive doubling from four ranks on while the vector is short as above
+// (two or three ranks need as many rounds either way); then chain reduce, gather, scatter, barrier:
+// one algorithm each
 const Algorithm& default_algorithm(const Shape& shape, Collective collective) {
   switch (collective) {
     case Collective::allreduce:
@@ -165,6 +173,12 @@ const Algorithm& default_algorithm(const Shape& shape, Collective collective) {
       return entry(Collective::gather, "binomial");
     case Collective::scatter:
       return entry(Collective::scatter, "binomial");
+    case Collective::scan:
+      return default_scan(shape, entry(Collective::scan, "recursive_doubling"),
+                          entry(Collective::scan, "chain"));
+    case Collective::exscan:
+      return default_scan(shape, entry(Collective::exscan, "recursive_doubling"),
+                          entry(Collective::exscan, "chain"));
     case Collective::split:
       break;
   }

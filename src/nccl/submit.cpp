@@ -98,6 +98,21 @@ Error check_empty(const NcclCall& call) {
   return error;
 }
 
+// Pith's operations on bits have numbers that NCCL gives to none.
+bool is_unknown(ncclRedOp_t op) {
+  return op >= ncclNumOps && static_cast<int>(op) < static_cast<int>(pithNumOps);
+}
+
+Error refuse_unknown(const NcclCall& call) {
+  const std::string function = fmt::format("nccl{}", name_of(call.kind));
+  if (Error error = api::check_communicator(function.c_str(), ours(call.comm))) return error;
+  return {
+      Code::invalid_argument,
+      fmt::format("{}: op is {}, expected 0 to {} or what ncclRedOpCreatePreMulSum made for this "
+                  "communicator",
+                  function, static_cast<int>(call.op), ncclNumOps - 1)};
+}
+
 // Whether Pith's own call refuses it. Checked before the vote, in which no other rank would take
 // part.
 bool is_refused(const NcclCall& call) {
@@ -261,6 +276,9 @@ Error join_group(std::string_view function, bool blocking) {
 
 ncclResult_t submit(const NcclCall& call) {
   const pithComm_t comm = ours(call.comm);
+  if (is_unknown(call.op)) [[unlikely]] {
+    return fail_group(guarded([&] { return refuse_unknown(call); }));
+  }
   if (call.count == 0 && !is_message(call.kind)) [[unlikely]] {
     return fail_group(guarded([&] { return check_empty(call); }));
   }

@@ -147,10 +147,10 @@ class Buffer {
 // only those through that have no more bits than the largest enumerator.
 #if defined(__SANITIZE_ADDRESS__)
 inline constexpr std::array<int, 2> wild_types = {12, 15};
-inline constexpr std::array<int, 2> wild_ops = {5, 7};
+inline constexpr std::array<int, 2> wild_ops = {11, 15};
 #else
 inline constexpr std::array<int, 4> wild_types = {12, 99, -1, -2147483647};
-inline constexpr std::array<int, 4> wild_ops = {5, 99, -1, -2147483647};
+inline constexpr std::array<int, 4> wild_ops = {11, 99, -1, -2147483647};
 #endif
 
 std::size_t size_of(pithDataType_t type);

@@ -11,7 +11,7 @@ using namespace ranks;
 namespace {
 
 constexpr int types = 12;
-constexpr int ops = 5;
+constexpr int ops = pithNumOps;
 
 // How the buffers of one call lie; differs from rank to rank where ranks may differ.
 struct Placement {

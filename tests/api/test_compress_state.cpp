@@ -91,6 +91,8 @@ TEST_CASE("refused calls change nothing", "[compress]") {
           fails(call(count, pithInt32, pithSum, out, nullptr), pithInvalidArgument, {"int32"});
           fails(call(count, pithFloat32, pithMax, out, nullptr), pithInvalidArgument,
                 {"op is pithMax (2)", "pithSum", "pithAvg"});
+          fails(call(count, pithFloat32, pithBand, out, nullptr), pithInvalidArgument,
+                {"op is pithBand (5)", "pithSum", "pithAvg"});
           fails(call(count, pithFloat32, pithSum, nullptr, nullptr), pithInvalidArgument,
                 {"recv is NULL"});
           fails(call(count, pithFloat32, pithSum, out, out), pithInvalidArgument, {"stream"});

@@ -35,7 +35,7 @@ void bad_arguments(Rank& self) {
   }
   for (const int op : wild_ops) {
     fails(reduce(a, b, 4, 7, op, comm, nullptr), bad,
-          {"op is " + std::to_string(op), "expected 0 to 4"});
+          {"op is " + std::to_string(op), "expected 0 to 10"});
   }
   fails(reduce(a, b, 4, 7, 0, nullptr, nullptr), bad, {"comm is NULL"});
   fails(reduce(a, b, 4, 7, 0, comm, a), bad, {"stream is 0x", "expected NULL"});

@@ -26,7 +26,7 @@ void bad_moves(Rank& self) {
   fails(pithReduce(nullptr, b, 4, f32, pithSum, 0, comm, nullptr), bad, {"pithReduce", "send is"});
   fails(pithReduce(a, nullptr, 4, f32, pithSum, me, comm, nullptr), bad, {"recv is NULL"});
   fails(pithReduce(a, b, 4, f32, wild_op, 0, comm, nullptr), bad,
-        {"op is", "expected 0 to 4", "pithRedOpCreatePreMulSum"});
+        {"op is", "expected 0 to 10", "pithRedOpCreatePreMulSum"});
   fails(pithReduce(a, b, 4, f32, pithSum, out, comm, nullptr), bad, {"root is", "expected 0 to"});
   fails(pithReduce(a, b, most, f32, pithSum, 0, comm, nullptr), bad, {"count is"});
   fails(pithReduceScatter(nullptr, b, 4, f32, pithSum, comm, nullptr), bad,
@@ -49,9 +49,45 @@ void bad_moves(Rank& self) {
   fails(pithScatter(a, b, 4, f32, 0, nullptr, nullptr), bad, {"comm is NULL"});
   fails(pithScatter(a, b, 4, f32, 0, comm, a), bad, {"stream is 0x"});
 
+  fails(pithScan(nullptr, b, 4, f32, pithSum, comm, nullptr), bad, {"pithScan", "send is NULL"});
+  fails(pithScan(a, nullptr, 4, f32, pithSum, comm, nullptr), bad, {"recv is NULL"});
+  fails(pithScan(a, b, 4, f32, pithAvg, comm, nullptr), bad, {"op is pithAvg (4)", "divide"});
+  fails(pithScan(a, b, 4, wild_type, pithSum, comm, nullptr), bad, {"type is"});
+  fails(pithExScan(a, b, most, f32, pithSum, comm, nullptr), bad, {"pithExScan", "count is"});
+  fails(pithExScan(a, b, 4, f32, pithAvg, comm, nullptr), bad, {"op is pithAvg (4)"});
+  if (me > 0) {
+    fails(pithExScan(a, nullptr, 4, f32, pithSum, comm, nullptr), bad, {"recv is NULL"});
+  }
+
   // Nothing was sent and nothing changed: all ranks go on.
   ok(pithReduce(a, b, 4, f32, pithSum, 0, comm, nullptr));
   ensure(me != 0 || b[3] == 4.0f * static_cast<float>(out), "a wrong sum after refused calls");
+}
+
+// Operations on bits and truth values are for integers, whatever the call.
+void bits_of_floats(Rank& self) {
+  const Comm comm(self.join());
+  constexpr auto bad = pithInvalidArgument;
+  float a[16] = {};
+  float b[16] = {};
+  const std::size_t twos[] = {2, 2, 2};
+  fails(
+      pithAllReduce(a, b, 4, pithFloat32, pithBand, comm, nullptr), bad,
+      {"pithAllReduce: op is pithBand (5) and type is pithFloat32 (7), expected an integer type"});
+  fails(pithReduce(a, b, 4, pithFloat16, pithBor, 0, comm, nullptr), bad,
+        {"pithReduce", "pithBor (6)", "pithFloat16"});
+  fails(pithReduceScatter(a, b, 2, pithFloat64, pithBxor, comm, nullptr), bad,
+        {"pithReduceScatter", "pithBxor (7)", "pithFloat64"});
+  fails(pithReduceScatterV(a, b, twos, pithBfloat16, pithLand, comm, nullptr), bad,
+        {"pithReduceScatterV", "pithLand (8)", "pithBfloat16"});
+  fails(pithScan(a, b, 4, pithFloat8e4m3, pithLor, comm, nullptr), bad,
+        {"pithScan", "pithLor (9)", "pithFloat8e4m3"});
+  fails(pithExScan(a, b, 4, pithFloat8e5m2, pithLxor, comm, nullptr), bad,
+        {"pithExScan", "pithLxor (10)", "pithFloat8e5m2"});
+  fails(pithAllReduce(a, b, 0, pithFloat32, pithBand, comm, nullptr), bad, {"pithBand (5)"});
+  std::int32_t one = 1;
+  ok(pithAllReduce(&one, &one, 1, pithInt32, pithLand, comm, nullptr));
+  ensure(one == 1, "a wrong result after refused calls");
 }
 
 void bad_uneven(Rank& self) {
@@ -79,7 +115,7 @@ void bad_uneven(Rank& self) {
   fails(pithReduceScatterV(a, nullptr, twos, f32, pithSum, comm, nullptr), bad, {"recv is NULL"});
   fails(pithReduceScatterV(a, b, twos, f32, static_cast<pithRedOp_t>(wild_ops.front()), comm,
                            nullptr),
-        bad, {"op is", "expected 0 to 4"});
+        bad, {"op is", "expected 0 to 10"});
   fails(pithAlltoAllV(a, nullptr, nullptr, b, twos, nullptr, f32, comm, nullptr), bad,
         {"pithAlltoAllV", "sendcounts is NULL"});
   fails(pithAlltoAllV(a, twos, nullptr, b, nullptr, nullptr, f32, comm, nullptr), bad,
@@ -385,6 +421,10 @@ TEST_CASE("bad arguments of moves", "[misuse]") {
     INFO(name_of(setup));
     CHECK(run(2, setup, bad_moves) == "");
   }
+}
+
+TEST_CASE("operations on bits refuse floats", "[misuse]") {
+  CHECK(run(3, Setup(), bits_of_floats) == "");
 }
 
 TEST_CASE("bad arguments of moves with blocks of different sizes", "[misuse][uneven]") {

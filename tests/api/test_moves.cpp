@@ -9,7 +9,7 @@ using namespace ranks;
 namespace {
 
 constexpr int types = 12;
-constexpr int ops = 5;
+constexpr int ops = pithNumOps;
 constexpr std::array<std::size_t, 7> counts = {1, 3, 64, 1021, 5003, 40'000, 0};
 
 char byte_of(int number, int rank, std::size_t i) {
@@ -84,6 +84,32 @@ void reduce_scatters_on(Rank& self, pithComm_t comm, const Extent& extent) {
   }
 }
 
+// Inclusive and exclusive by turns. What a rank gets is over `operands` ranks from 0 on.
+void scans_on(Rank& self, pithComm_t comm, const Extent& extent) {
+  for (int number = extent.share.first; number < types * ops; number += extent.share.step) {
+    const auto type = static_cast<pithDataType_t>(number / ops);
+    const auto op = static_cast<pithRedOp_t>(number % ops);
+    if (op == pithAvg || !is_exact(type, op, self.size)) continue;
+    const bool exclusive = number % 2 == 1;
+    const int operands = self.rank + (exclusive ? 0 : 1);
+    const std::size_t count = extent.count(number);
+    Memory memory(self, number, count * size_of(type), count * size_of(type));
+    for (std::size_t i = 0; i < count; ++i) {
+      store(memory.send.data(), i, type, value_of(op, self.rank, i));
+    }
+    const bool in_place = number % 3 == 1 && operands > 0;
+    char* result = in_place ? memory.send.data() : memory.recv.data();
+    if (operands == 0 && number % 3 == 0) result = nullptr;
+    self.ends((exclusive ? pithExScan : pithScan)(memory.send.data(), result, count, type, op, comm,
+                                                  self.stream()));
+    for (std::size_t i = 0; i < count; ++i) {
+      if (operands > 0) ensure(holds(result, i, type, result_of(op, operands, i)), "wrong");
+      if (in_place) continue;
+      ensure(holds(memory.send.data(), i, type, value_of(op, self.rank, i)), "send was changed");
+    }
+  }
+}
+
 void bcasts_on(Rank& self, pithComm_t comm, const Extent& extent) {
   for (int number = extent.share.first; number < 24; number += extent.share.step) {
     const std::size_t count = extent.count(number);
@@ -103,6 +129,7 @@ void bcasts_on(Rank& self, pithComm_t comm, const Extent& extent) {
 
 void reduces(Rank& self) { reduces_on(self, Comm(self.join()), {}); }
 void reduce_scatters(Rank& self) { reduce_scatters_on(self, Comm(self.join()), {}); }
+void scans(Rank& self) { scans_on(self, Comm(self.join()), {}); }
 void bcasts(Rank& self) { bcasts_on(self, Comm(self.join()), {}); }
 
 void small_moves(Rank& self, Share share) {
@@ -110,6 +137,7 @@ void small_moves(Rank& self, Share share) {
   const Extent extent = {share, 1021};
   reduces_on(self, comm, extent);
   reduce_scatters_on(self, comm, extent);
+  scans_on(self, comm, extent);
   bcasts_on(self, comm, extent);
 }
 
@@ -197,6 +225,8 @@ void premultiplied(Rank& self) {
       self.ends(
           pithReduce(send.data(), recv.data(), count, t, op, self.size - 1, comm, self.stream()));
       if (self.rank == self.size - 1) expect(recv.data(), "reduce: a wrong sum");
+      self.ends(pithScan(send.data(), recv.data(), count, t, op, comm, self.stream()));
+      if (self.rank == self.size - 1) expect(recv.data(), "scan: a wrong sum");
       for (std::size_t i = 0; i < size * count; ++i) store(send.data(), i, t, 1 + (i % count & 1));
       self.ends(pithReduceScatter(send.data(), recv.data(), count, t, op, comm, self.stream()));
       expect(recv.data(), "reduce-scatter: a wrong sum");
@@ -231,13 +261,14 @@ void everywhere(const Body& body) { ranks::everywhere(1, 5, body); }
 
 TEST_CASE("reduce", "[moves]") { everywhere(reduces); }
 TEST_CASE("reduce-scatter", "[moves]") { everywhere(reduce_scatters); }
+TEST_CASE("scan and exclusive scan", "[moves]") { everywhere(scans); }
 TEST_CASE("bcast", "[moves]") { everywhere(bcasts); }
 TEST_CASE("alltoall", "[moves]") { everywhere(alltoalls); }
 TEST_CASE("gather and scatter", "[moves]") { everywhere(gathers_and_scatters); }
 TEST_CASE("premultiplied sums", "[moves]") { everywhere(premultiplied); }
 TEST_CASE("registered buffers", "[moves][host]") { everywhere(registrations); }
 
-TEST_CASE("reduce, reduce-scatter and bcast on 6 to 17 ranks", "[many-ranks]") {
+TEST_CASE("reduce, reduce-scatter, scans and bcast on 6 to 17 ranks", "[many-ranks]") {
   on_many_ranks(small_moves);
 }
 
@@ -253,12 +284,24 @@ TEST_CASE("reduce and reduce-scatter by algorithms that are asked for", "[moves]
   }
 }
 
+TEST_CASE("scans by algorithms that are asked for", "[moves]") {
+  std::size_t link = 0;
+  const std::vector<Setup> links = every_link();
+  for (const std::string algorithm : {"recursive_doubling", "chain"}) {
+    Setup setup = links[link++ % links.size()];
+    INFO(name_of(setup) << ", " << algorithm);
+    setup.environment = {{"PITH_ALGO", "scan:" + algorithm + ",exscan:" + algorithm}};
+    CHECK(run(4, setup, scans) == "");
+  }
+}
+
 TEST_CASE("moves in many chunks", "[moves]") {
   for (Setup setup : every_link()) {
     INFO(name_of(setup));
     setup.environment = {{"PITH_CHUNK", "256"}, {"PITH_LANES", "3"}};
     CHECK(run(3, setup, gathers_and_scatters) == "");
     CHECK(run(3, setup, premultiplied) == "");
+    CHECK(run(3, setup, scans) == "");
   }
 }
 

@@ -102,6 +102,8 @@ void move(pithComm_t comm, int rank, int size, const Buffer& send, const Buffer&
                           nullptr));
     ok(pithAlltoAllV(send.data(), equal.data(), nullptr, recv.data(), equal.data(), nullptr,
                      pithFloat32, comm, nullptr));
+    ok(pithScan(send.data(), recv.data(), count, pithFloat32, pithSum, comm, nullptr));
+    ok(pithExScan(send.data(), recv.data(), count, pithFloat32, pithSum, comm, nullptr));
     ok(pithBarrier(comm, nullptr));
     if (rank > 1) continue;
     if (rank == 0) ok(pithSend(send.data(), count, pithFloat32, 1, comm, nullptr));

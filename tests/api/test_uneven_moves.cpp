@@ -10,7 +10,7 @@ using namespace ranks;
 namespace {
 
 constexpr int types = 12;
-constexpr int ops = 5;
+constexpr int ops = pithNumOps;
 constexpr int kinds = 6;
 
 using Sizes = std::vector<std::size_t>;

@@ -20,6 +20,31 @@ constexpr std::size_t margin = 64;  // bytes beside each buffer, which nobody ma
 
 constexpr std::size_t round_up(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
+// An input made of random bits. Of "and" and "or" over many ranks hardly any result would depend on
+// random bits of one rank: there few bits are 0, or 1, or few numbers are false, or true.
+std::uint64_t integer_for(Op op, int ranks, std::uint64_t bits) {
+  std::uint64_t rare = ~std::uint64_t{0};
+  for (int k = 0; k < ceil_log2(ranks); ++k) {
+    rare &= random_bits(bits, static_cast<std::uint64_t>(k), 0);
+  }
+  const std::uint64_t something = bits | std::uint64_t{1} << bits % 8;
+  const bool is_rare = (rare & 1) != 0;
+  switch (op) {
+    case Op::band:
+      return ~rare;
+    case Op::bor:
+      return rare;
+    case Op::land:
+      return is_rare ? 0 : something;
+    case Op::lor:
+      return is_rare ? something : 0;
+    case Op::lxor:
+      return (bits >> 32 & 1) != 0 ? something : 0;
+    default:
+      return bits;
+  }
+}
+
 }  // namespace
 
 std::string describe(const DenseCase& c) {
@@ -68,7 +93,7 @@ void DenseProgram::lay_out(int rank, bool registered) {
   const bool root_sends = collective == Collective::broadcast || collective == Collective::scatter;
   const bool root_keeps = collective == Collective::reduce || collective == Collective::gather;
   buffer.has_send = !root_sends || is_root;
-  buffer.has_recv = !root_keeps || is_root;
+  buffer.has_recv = (!root_keeps || is_root) && (collective != Collective::exscan || rank > 0);
   const bool both = buffer.has_send && buffer.has_recv;
   buffer.send = buffer.recv = margin + case_.shift;
   if (case_.in_place && both && collective != Collective::alltoall) {
@@ -131,7 +156,9 @@ std::vector<std::byte> DenseProgram::input(int rank) const {
     const std::uint64_t bits = random_bits(case_.seed, static_cast<std::uint64_t>(rank), i);
     std::byte* to = bytes.data() + i * element();
     if (!floats) {
-      std::memcpy(to, &bits, element());
+      const std::uint64_t integer =
+          reduces(case_.algorithm->collective) ? integer_for(case_.op, case_.ranks, bits) : bits;
+      std::memcpy(to, &integer, element());
       continue;
     }
     const double uniform = static_cast<double>(bits >> 11) * 0x1p-53;
@@ -217,6 +244,7 @@ std::vector<std::byte> DenseProgram::reduce_integers(const Inputs& inputs) const
   std::vector<std::byte> result(send_bytes());
   for (std::size_t at = 0; at < result.size(); at += element()) {
     std::uint64_t value = load_integer(case_.type, inputs[0].data() + at);
+    if (is_logical(case_.op)) value = value != 0 ? 1 : 0;  // where it is the only operand
     for (std::size_t r = 1; r < inputs.size(); ++r) {
       value = combine_integers(case_.type, case_.op, value,
                                load_integer(case_.type, inputs[r].data() + at));
@@ -236,6 +264,14 @@ std::string DenseProgram::check_reduced(const Inputs& inputs, const std::vector<
   return check_equal(rank, std::span(whole).subspan(own, recv_bytes()));
 }
 
+// Over the ranks up to this one, or before it.
+std::string DenseProgram::check_scanned(Inputs inputs, int rank) const {
+  const bool has_own = case_.algorithm->collective == Collective::scan;
+  inputs.resize(static_cast<std::size_t>(rank) + (has_own ? 1 : 0));
+  return check_reduced(
+      inputs, is_float(case_.type) ? std::vector<std::byte>() : reduce_integers(inputs), rank);
+}
+
 std::string DenseProgram::check_reduced() const {
   Inputs inputs;
   for (int rank = 0; rank < case_.ranks; ++rank) inputs.push_back(scaled_input(rank));
@@ -244,6 +280,10 @@ std::string DenseProgram::check_reduced() const {
   std::string failure;
   for (int rank = 0; rank < case_.ranks && failure.empty(); ++rank) {
     if (!buffer(rank).has_recv) continue;
+    if (scans(case_.algorithm->collective)) {
+      failure = check_scanned(inputs, rank);
+      continue;
+    }
     const bool repeated = rank > 0 && case_.algorithm->collective == Collective::allreduce;
     failure = is_float(case_.type) && repeated ? check_equal(rank, {recv(0), recv_bytes()})
                                                : check_reduced(inputs, whole, rank);
@@ -259,6 +299,7 @@ std::string DenseProgram::check_result(int rank) const {
     inputs.push_back(reduces(collective) ? scaled_input(from) : input(from));
   }
   if (!reduces(collective)) return check_equal(rank, expected(inputs, rank));
+  if (scans(collective)) return check_scanned(std::move(inputs), rank);
   return check_reduced(
       inputs, is_float(case_.type) ? std::vector<std::byte>() : reduce_integers(inputs), rank);
 }

@@ -30,6 +30,12 @@ struct DenseCase {
   std::uint64_t order = 0;  // the seed of the order in which ranks are walked; 0: by rank
 };
 
+// The operation, or one in its place where the C API refuses it.
+constexpr Op possible_op(Collective collective, DType type, Op op) {
+  const bool is_refused = !is_defined(op, type) || (scans(collective) && op == Op::avg);
+  return is_refused && reduces(collective) ? static_cast<Op>(static_cast<int>(op) % 4) : op;
+}
+
 // A permutation of so many ranks.
 RankOrder random_order(int ranks, std::uint64_t seed);
 
@@ -110,6 +116,7 @@ class DenseProgram final : public Program {
   std::string check_reduced() const;
   std::string check_reduced(const Inputs& inputs, const std::vector<std::byte>& whole,
                             int rank) const;
+  std::string check_scanned(Inputs inputs, int rank) const;
   std::vector<std::byte> expected(const Inputs& inputs, int rank) const;
 
   DenseCase case_;

@@ -30,7 +30,7 @@ inline DenseCase random_case(Dice& dice, int ranks) {
   c.algorithm = &algorithms()[dice.below(algorithms().size())];
   c.ranks = ranks;
   c.type = static_cast<DType>(dice.below(dtype_count));
-  c.op = static_cast<Op>(dice.below(op_count));
+  c.op = possible_op(c.algorithm->collective, c.type, static_cast<Op>(dice.below(op_count)));
   c.tuning = {std::size_t{32} << dice.below(4), static_cast<int>(1 + dice.below(4))};
   c.count = dice.below(120);
   c.root = static_cast<int>(dice.below(static_cast<std::size_t>(ranks)));

@@ -39,6 +39,18 @@ constexpr std::uint64_t combine_integers(DType type, Op op, std::uint64_t a, std
       return below ? b : a;
     case Op::min:
       return below ? a : b;
+    case Op::band:
+      return a & b;
+    case Op::bor:
+      return a | b;
+    case Op::bxor:
+      return a ^ b;
+    case Op::land:
+      return a != 0 && b != 0 ? 1 : 0;
+    case Op::lor:
+      return a != 0 || b != 0 ? 1 : 0;
+    case Op::lxor:
+      return (a != 0) != (b != 0) ? 1 : 0;
     default:
       return cut(type, a + b);
   }

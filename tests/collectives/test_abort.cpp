@@ -36,7 +36,7 @@ DenseCase small_case(const Algorithm& algorithm, int ranks, int which) {
   c.tuning = {32, 2};
   c.count =
       static_cast<std::size_t>(algorithm.collective == Collective::allreduce ? 10 * ranks + 1 : 21);
-  c.op = which % 2 == 0 ? Op::sum : Op::avg;
+  c.op = possible_op(algorithm.collective, c.type, which % 2 == 0 ? Op::sum : Op::avg);
   c.root = ranks - 1;
   c.in_place = which >= 2;
   c.premultiplied = which == 2 && reduces(algorithm.collective);

@@ -45,7 +45,7 @@ DenseCase make_case(const Algorithm& algorithm, const Combination& v, std::uint6
   DenseCase c;
   c.algorithm = &algorithm;
   c.type = static_cast<DType>(v[0]);
-  c.op = static_cast<Op>(v[1]);
+  c.op = possible_op(algorithm.collective, c.type, static_cast<Op>(v[1]));
   c.ranks = v[2] + 2;
   c.tuning = tunings[static_cast<std::size_t>(v[6])];
   c.count = size_at(v[3], c.ranks, c.type, c.tuning);
@@ -335,6 +335,14 @@ constexpr Rule rules[] = {
     {Collective::allgather, 9, 1024 * kib, true, false, "ring"},
     {Collective::allgather, 3, 8, false, false, "ring"},
     {Collective::alltoall, 4, 1024 * kib, true, false, "pairwise"},
+    {Collective::scan, 4, 2 * kib, true, false, "recursive_doubling"},
+    {Collective::scan, 4, 2 * kib + 1, true, false, "chain"},
+    {Collective::scan, 4, 32 * kib, false, false, "recursive_doubling"},
+    {Collective::scan, 4, 32 * kib + 1, false, false, "chain"},
+    {Collective::scan, 3, 8, false, false, "chain"},
+    {Collective::exscan, 17, 32 * kib, false, false, "recursive_doubling"},
+    {Collective::exscan, 17, 32 * kib + 1, false, false, "chain"},
+    {Collective::exscan, 2, 8, true, false, "chain"},
     {Collective::allgather, 8, 8, true, true, "views", false, true},
     {Collective::allgather, 8, 8, false, false, "bruck", true, true},
     {Collective::reduce_scatter, 2, 8, true, false, "views", false, true},

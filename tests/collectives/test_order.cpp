@@ -14,7 +14,7 @@ namespace pith::test {
 namespace {
 
 constexpr std::array types{DType::u64, DType::f32, DType::i8, DType::bf16};
-constexpr std::array operations{Op::sum, Op::avg, Op::max};
+constexpr std::array operations{Op::sum, Op::avg, Op::max, Op::bxor, Op::land};
 constexpr std::array<std::size_t, 6> counts{1, 7, 33, 64, 257, 0};
 
 DenseCase make_case(const Algorithm& algorithm, int ranks, std::uint64_t seed) {
@@ -22,7 +22,7 @@ DenseCase make_case(const Algorithm& algorithm, int ranks, std::uint64_t seed) {
   c.algorithm = &algorithm;
   c.ranks = ranks;
   c.type = types[seed % types.size()];
-  c.op = operations[seed / 2 % operations.size()];
+  c.op = possible_op(algorithm.collective, c.type, operations[seed / 2 % operations.size()]);
   c.count = counts[seed / 3 % counts.size()];
   c.root = static_cast<int>(seed % static_cast<std::uint64_t>(ranks));
   c.in_place = seed / 5 % 2 == 0;

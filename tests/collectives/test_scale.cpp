@@ -38,6 +38,8 @@ TEST_CASE("trees and halving of 1,000 ranks and of 1,024", "[collectives][scale]
   CHECK(run_at_scale("recursive_halving", 1000, 1, Collective::reduce_scatter) == "");
   CHECK(run_at_scale("binomial", 1000, 4, Collective::gather) == "");
   CHECK(run_at_scale("binomial", 1000, 4, Collective::scatter) == "");
+  CHECK(run_at_scale("recursive_doubling", 1000, 4, Collective::exscan) == "");
+  CHECK(run_at_scale("chain", 1000, 40, Collective::scan) == "");
 }
 
 }  // namespace pith::test

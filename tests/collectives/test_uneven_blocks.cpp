@@ -21,7 +21,7 @@ bool has_blocks(const Algorithm& algorithm) {
 }
 
 constexpr std::array types{DType::u64, DType::u8, DType::i32};
-constexpr std::array operations{Op::sum, Op::avg, Op::max};
+constexpr std::array operations{Op::sum, Op::avg, Op::max, Op::bxor, Op::land};
 constexpr std::array<std::size_t, 5> largest{1, 7, 33, 100, 16};
 
 UnevenCase make_case(const Algorithm& algorithm, int ranks, std::uint64_t seed) {

@@ -78,12 +78,27 @@ TEST_CASE("encode rounds once, from float32 and float64") {
   }
 }
 
+namespace {
+
+// Averages add.
+bool has_kernel(DType type, Op op) { return op != Op::avg && is_defined(op, type); }
+
+// Both signs share the kernels of bits and truth values.
+std::string reduce_name(DType type, Op op) {
+  const bool of_bits = op >= Op::band;
+  const std::string of = of_bits ? fmt::format("b{}", 8 * size_of(type)) : short_name(type);
+  return fmt::format("reduce_{}_{}", of, name_of(op));
+}
+
+}  // namespace
+
 TEST_CASE("reduce kernels have the bits of the host's") {
   const unsigned blocks = GENERATE(1u, 3u);
   for (const DType type : all_types) {
     const std::size_t size = size_of(type);
-    for (const Op op : {Op::sum, Op::prod, Op::max, Op::min}) {
-      const std::string name = fmt::format("reduce_{}_{}", short_name(type), name_of(op));
+    for (const Op op : all_ops) {
+      if (!has_kernel(type, op)) continue;
+      const std::string name = reduce_name(type, op);
       for (const std::size_t count : counts) {
         if (count > 1000 && op != Op::sum) continue;
         // Congruent, not congruent, and not even aligned to elements.
@@ -166,8 +181,9 @@ std::string reduce_many(const Fold& fold, RunnableKernel kernel, std::size_t cou
 
 TEST_CASE("reduce kernels fold many inputs from the left, into many outputs") {
   for (const DType type : all_types) {
-    for (const Op op : {Op::sum, Op::prod, Op::max, Op::min}) {
-      const RunnableKernel of = kernel(fmt::format("reduce_{}_{}", short_name(type), name_of(op)));
+    for (const Op op : all_ops) {
+      if (!has_kernel(type, op)) continue;
+      const RunnableKernel of = kernel(reduce_name(type, op));
       for (const std::size_t inputs : {1, 2, 3, 4, 9, 10, 32}) {
         for (const std::size_t count : {1, 7, 200, 5000}) {
           if (count > 200 && inputs > 4) continue;

@@ -15,6 +15,7 @@ TEST_CASE("reductions of every type and operation on a device are the host's") {
   Runner runner;
   for (const DType type : all_types) {
     for (const Op op : all_ops) {
+      if (!is_defined(op, type)) continue;
       for (const std::size_t count : {0, 1, 7, 1000, 70000}) {
         const std::size_t bytes = count * size_of(type);
         const std::size_t at = count == 1000 ? size_of(type) : 0;
@@ -34,6 +35,7 @@ TEST_CASE("reductions of many vectors on a device are the host's") {
   Runner runner;
   for (const DType type : all_types) {
     for (const Op op : all_ops) {
+      if (!is_defined(op, type)) continue;
       for (const std::size_t inputs : {1, 2, 3, 32}) {
         for (const std::size_t count : {0, 3, 3000}) {
           ReduceManyKernel::Args args{};

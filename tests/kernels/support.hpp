@@ -21,7 +21,9 @@ using Bytes = std::vector<std::byte>;
 inline constexpr std::array<DType, dtype_count> all_types = {
     DType::i8,  DType::u8,  DType::i32, DType::u32,  DType::i64,    DType::u64,
     DType::f16, DType::f32, DType::f64, DType::bf16, DType::f8e4m3, DType::f8e5m2};
-inline constexpr std::array<Op, op_count> all_ops = {Op::sum, Op::prod, Op::max, Op::min, Op::avg};
+inline constexpr std::array<Op, op_count> all_ops = {Op::sum,  Op::prod, Op::max, Op::min,
+                                                     Op::avg,  Op::band, Op::bor, Op::bxor,
+                                                     Op::land, Op::lor,  Op::lxor};
 
 // Runs `body` on every target that was compiled and that this CPU has, down to the plain one.
 template <class Body>

@@ -286,12 +286,24 @@ static void symmetric_memory(struct client* me) {
 static void refusals(struct client* me) {
   ncclComm_t comm = client_join(me);
   float one = 1, two = 0;
+  int32_t bits = 1;
   FAILS(ncclInvalidArgument, ncclAllReduce(&one, &two, 1, (ncclDataType_t)12, ncclSum, comm, NULL));
   FAILS(ncclInvalidArgument, ncclAllReduce(&one, &two, 0, (ncclDataType_t)12, ncclSum, comm, NULL));
   FAILS(ncclInvalidArgument,
         ncclAllReduce(&one, &two, 1, ncclFloat32, (ncclRedOp_t)77, comm, NULL));
   FAILS(ncclInvalidArgument,
         ncclAllReduce(&one, &two, 0, ncclFloat32, (ncclRedOp_t)77, comm, NULL));
+  /* Pith gives these numbers to operations on bits, NCCL to none. */
+  for (int op = ncclNumOps; op <= 10; ++op) {
+    FAILS(ncclInvalidArgument,
+          ncclAllReduce(&bits, &bits, 1, ncclInt32, (ncclRedOp_t)op, comm, NULL));
+    FAILS(ncclInvalidArgument,
+          ncclAllReduce(&bits, &bits, 0, ncclInt32, (ncclRedOp_t)op, comm, NULL));
+    FAILS(ncclInvalidArgument,
+          ncclReduce(&bits, &bits, 1, ncclInt32, (ncclRedOp_t)op, 0, comm, NULL));
+    FAILS(ncclInvalidArgument,
+          ncclReduceScatter(&bits, &bits, 1, ncclInt32, (ncclRedOp_t)op, comm, NULL));
+  }
   FAILS(ncclInvalidArgument, ncclBroadcast(&one, &two, 1, ncclFloat32, me->size, comm, NULL));
   FAILS(ncclInvalidArgument, ncclBroadcast(&one, &two, 0, ncclFloat32, me->size, comm, NULL));
   FAILS(ncclInvalidArgument, ncclSend(&one, 0, ncclFloat32, me->size, comm, NULL));

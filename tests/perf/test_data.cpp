@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t count = 300;
 constexpr std::int64_t half = 150;
-constexpr std::size_t kernel_ops = 5;  // those that a kernel knows: all but mulsum
+constexpr std::size_t kernel_ops = pith::op_count;  // those that a kernel knows: all but mulsum
 using Bytes = std::vector<std::byte>;
 
 Bytes contribution(const Round& round, int rank, std::size_t first = 0) {
@@ -50,7 +50,9 @@ std::vector<Round> every_round(int ranks) {
   std::vector<Round> rounds;
   for (std::size_t type = 0; type < type_names.size(); ++type) {
     for (std::size_t op = 0; op < kernel_ops; ++op) {
-      rounds.push_back({static_cast<pithDataType_t>(type), static_cast<pithRedOp_t>(op), ranks, 3});
+      const Round round = {static_cast<pithDataType_t>(type), static_cast<pithRedOp_t>(op), ranks,
+                           3};
+      if (is_defined(*round.op, round.type)) rounds.push_back(round);
     }
   }
   return rounds;
@@ -84,9 +86,12 @@ TEST_CASE("a spoilt bit of a result is found", "[perf]") {
 TEST_CASE("a contribution that is missing or added twice is found", "[perf]") {
   for (const Round& round : every_round(4)) {
     if (*round.op == pithMax || *round.op == pithMin) continue;  // may well not change the result
+    const bool may_repeat = *round.op == pithBand || *round.op == pithBor ||
+                            *round.op == pithLand || *round.op == pithLor;
     INFO(type_names[round.type] << " " << op_names[*round.op]);
     const Bytes missing = reduced(round, {0, 1, 3});
     CHECK(count_not_reduced(missing.data(), count, 0, round) > 0);
+    if (may_repeat) continue;
     const Bytes twice = reduced(round, {0, 1, 2, 2, 3});
     CHECK(count_not_reduced(twice.data(), count, 0, round) > 0);
   }

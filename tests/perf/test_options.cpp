@@ -81,6 +81,7 @@ TEST_CASE("a refusal names the flag and the value", "[perf]") {
   CHECK(has(refusal({"--compress", "topk:density=3"}), "density is \"3\""));
   CHECK(has(refusal({"--compress", "topk", "-d", "int8"}), "--datatype"));
   CHECK(has(refusal({"--compress", "topk", "-o", "max"}), "--op"));
+  CHECK(has(refusal({"-o", "band"}), "an integer --datatype"));
   CHECK(has(refusal({"--compress", "topk", "-m", "2"}), "--agg_iters"));
   CHECK(has(refusal({"--data", "somewhere"}), "--data"));
   CHECK(has(refusal({"--minbytes", "2M", "--maxbytes", "1M"}), "--minbytes"));

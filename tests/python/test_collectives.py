@@ -28,6 +28,21 @@ for dtype in TYPES:
     x, every = mine(rank, dtype), of_all(dtype)
     for op, of in (("sum", np.sum), ("prod", np.prod), ("max", np.max), ("min", np.min)):
         same(comm.all_reduce(x, op), of(every, axis=0).astype(dtype))
+    if x.dtype.kind in "iu":
+        for op, of in (("band", np.bitwise_and), ("bor", np.bitwise_or), ("bxor", np.bitwise_xor),
+                       ("land", np.logical_and), ("lor", np.logical_or), ("lxor", np.logical_xor)):
+            some = (every - 1) * (every % 3 > 0)  # also 0
+            same(comm.all_reduce(some[rank].copy(), op), of.reduce(some, axis=0).astype(dtype))
+            if size == 1:
+                continue
+            last = comm.reduce(some[rank].copy(), size - 1, op)
+            assert rank < size - 1 or (last == of.reduce(some, axis=0)).all()
+    sums = every.cumsum(axis=0).astype(dtype)
+    same(comm.scan(x), sums[rank])
+    before_own = comm.exscan(x)
+    assert before_own is None if rank == 0 else (before_own == sums[rank - 1]).all()
+    most = comm.scan(x, "max", out=np.empty_like(x))
+    same(most, every[:rank + 1].max(axis=0))
     same(comm.reduce_scatter(x), every.sum(axis=0)[part].astype(dtype))
     same(comm.all_gather(x), every)
     same(comm.all_to_all(x), np.concatenate([mine(r, dtype)[part] for r in range(size)]))
@@ -72,12 +87,17 @@ same(comm.all_reduce(z), np.array([3 + 6j, 9j], "complex64"))
 b = np.array([rank == 0, True, False])
 same(comm.all_reduce(b, "max"), np.array([True, True, False]))
 same(comm.all_reduce(b, "min"), np.array([False, True, False]))
+same(comm.all_reduce(b, "land"), np.array([False, True, False]))
+same(comm.all_reduce(b, "bor"), np.array([True, True, False]))
+same(comm.all_reduce(b, "lxor"), np.array([True, False, False]))
 for dtype in ("int16", "uint16", "longdouble", "S3", [("a", "i4"), ("b", "f8")]):
     x = np.ones(3, dtype)
     assert comm.all_gather(x).dtype == x.dtype
     same(comm.broadcast(x.copy(), 1), x)
 for x, op, told in ((z, "max", "complex"), (b, "sum", "boolean"), (np.ones(2, "int16"), "sum",
-                                                                    "only be moved")):
+                                                                    "only be moved"),
+                    (np.ones(2), "band", "float64, for which band is not defined"),
+                    (z, "lor", "complex")):
     try:
         comm.all_reduce(x, op)
         raise SystemExit("not refused")

@@ -118,35 +118,15 @@ nb::object all_reduce_compressed(Self self, nb::handle x, nb::handle op, nb::han
                  });
 }
 
-nb::object all_reduce(Self self, nb::handle x, nb::handle op, nb::handle out, nb::handle compressor,
-                      bool async_op, nb::handle dtype, nb::handle stream) {
-  const Options options{async_op, dtype, stream_of(stream)};
-  if (!compressor.is_none()) {
-    return all_reduce_compressed(self, x, op, out, compressor, options);
-  }
+// A call whose result is as long as its input. `call`: takes what pithAllReduce does.
+template <class Call>
+nb::object reduce_by(const Call& call, bool has_result, Self self, nb::handle x, nb::handle op,
+                     nb::handle out, const Options& options) {
   const pithComm_t comm = self.p->handle();
-  ArrayArgument send = input("x", x, options);
-  const Operation operation(op, send.type(), comm);
-  ResultArray recv = output(x, send, out, send.shape(), options);
-  check_overlap(send, recv.array, 0);
-  const void* const from = send.data();
-  void* const to = recv.array.data();
-  const std::size_t count = elements(send);
-  const pithDataType_t type = send.type().type;
-  return perform(
-      self, options, std::move(recv.object), {{}, {}, std::move(send), std::move(recv.array)},
-      [&] { return pithAllReduce(from, to, count, type, operation, comm, options.handle()); });
-}
-
-nb::object reduce(Self self, nb::handle x, int root, nb::handle op, nb::handle out, bool async_op,
-                  nb::handle dtype, nb::handle stream) {
-  const Options options{async_op, dtype, stream_of(stream)};
-  const pithComm_t comm = self.p->handle();
-  check_root("root", root, *self.p);
   ArrayArgument send = input("x", x, options);
   const Operation operation(op, send.type(), comm);
   ResultArray recv{nb::none(), {}};
-  if (root == self.p->rank()) {
+  if (has_result) {
     recv = output(x, send, out, send.shape(), options);
     check_overlap(send, recv.array, 0);
   }
@@ -154,9 +134,37 @@ nb::object reduce(Self self, nb::handle x, int root, nb::handle op, nb::handle o
   void* const to = recv.array.data();
   const std::size_t count = elements(send);
   const pithDataType_t type = send.type().type;
-  return perform(
-      self, options, std::move(recv.object), {{}, {}, std::move(send), std::move(recv.array)},
-      [&] { return pithReduce(from, to, count, type, operation, root, comm, options.handle()); });
+  return perform(self, options, std::move(recv.object),
+                 {{}, {}, std::move(send), std::move(recv.array)},
+                 [&] { return call(from, to, count, type, operation, comm, options.handle()); });
+}
+
+nb::object all_reduce(Self self, nb::handle x, nb::handle op, nb::handle out, nb::handle compressor,
+                      bool async_op, nb::handle dtype, nb::handle stream) {
+  const Options options{async_op, dtype, stream_of(stream)};
+  if (compressor.is_none()) return reduce_by(pithAllReduce, true, self, x, op, out, options);
+  return all_reduce_compressed(self, x, op, out, compressor, options);
+}
+
+nb::object reduce(Self self, nb::handle x, int root, nb::handle op, nb::handle out, bool async_op,
+                  nb::handle dtype, nb::handle stream) {
+  const Options options{async_op, dtype, stream_of(stream)};
+  check_root("root", root, *self.p);
+  const auto call = [root](auto from, auto to, auto n, auto type, auto by, auto comm, auto on) {
+    return pithReduce(from, to, n, type, by, root, comm, on);
+  };
+  return reduce_by(call, root == self.p->rank(), self, x, op, out, options);
+}
+
+nb::object scan(Self self, nb::handle x, nb::handle op, nb::handle out, bool async_op,
+                nb::handle dtype, nb::handle stream) {
+  return reduce_by(pithScan, true, self, x, op, out, {async_op, dtype, stream_of(stream)});
+}
+
+nb::object exscan(Self self, nb::handle x, nb::handle op, nb::handle out, bool async_op,
+                  nb::handle dtype, nb::handle stream) {
+  const Options options{async_op, dtype, stream_of(stream)};
+  return reduce_by(pithExScan, self.p->rank() > 0, self, x, op, out, options);
 }
 
 // Without `out`, x is the array of the result, on the root too.
@@ -472,6 +480,8 @@ void add_collectives(CommunicatorType& type) {
   type.def("all_reduce", &all_reduce, nb::arg("x").none(), op, out, more, compressor, async_op,
            dtype, stream)
       .def("reduce", &reduce, x, root, op, out, more, async_op, dtype, stream)
+      .def("scan", &scan, x, op, out, more, async_op, dtype, stream)
+      .def("exscan", &exscan, x, op, out, more, async_op, dtype, stream)
       .def("broadcast", &broadcast, x, root, out, more, compressor, async_op, dtype, stream)
       .def("all_gather", &all_gather, x, out, more, compressor, async_op, dtype, stream)
       .def("gather", &gather, x, root, out, more, async_op, dtype, stream)

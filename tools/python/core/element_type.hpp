@@ -15,7 +15,7 @@ namespace pith::python {
 enum class Sums {
   all,      // every operation
   linear,   // sum and avg: complex numbers are pairs of floats
-  logical,  // max and min: booleans
+  logical,  // max, min, and those of bits and truth values: booleans
   none,     // a type that Pith does not know, moved as bytes
 };
 

@@ -11,11 +11,13 @@ namespace pith::python {
 
 namespace {
 
-constexpr std::array<const char*, 5> names{"sum", "prod", "max", "min", "avg"};
+constexpr std::array<const char*, pithNumOps> names{"sum", "prod", "max",  "min", "avg", "band",
+                                                    "bor", "bxor", "land", "lor", "lxor"};
 
 [[noreturn]] void refuse_op(nb::handle op) {
   refuse("op is " + nb::cast<std::string>(nb::repr(op)) +
-         ", expected 'sum', 'prod', 'max', 'min', 'avg' or a pith.PreMulSum");
+         ", expected 'sum', 'prod', 'max', 'min', 'avg', 'band', 'bor', 'bxor', 'land', 'lor', "
+         "'lxor' or a pith.PreMulSum");
 }
 
 pithRedOp_t op_of_name(nb::handle op) {
@@ -31,16 +33,20 @@ pithRedOp_t op_of_name(nb::handle op) {
 
 void check_defined(pithRedOp_t op, const ElementType& type) {
   const bool is_linear = op == pithSum || op == pithAvg || op >= pithNumOps;
+  const bool is_of_bits = op >= pithBand && op < pithNumOps;
   const std::string name = op < pithNumOps ? names[static_cast<std::size_t>(op)] : "PreMulSum";
   switch (type.sums) {
     case Sums::all:
-      return;
+      if (!is_of_bits || type.type < pithFloat16) return;
+      refuse(std::string("x is ") + name_of(type.type) + ", for which " + name +
+             " is not defined, expected integers or booleans");
     case Sums::linear:
       if (!is_linear) refuse("x is complex, for which " + name + " is not defined");
       return;
     case Sums::logical:
-      if (op == pithMax || op == pithMin) return;
-      refuse("x is boolean, for which " + name + " is not defined, expected max (or) or min (and)");
+      if (op == pithMax || op == pithMin || is_of_bits) return;
+      refuse("x is boolean, for which " + name +
+             " is not defined, expected land (or min), lor (or max) or lxor");
     case Sums::none:
       refuse("x has elements of " + std::to_string(type.item_bytes) +
              " bytes of a type that can only be moved, expected one of " + type_names());

@@ -1,4 +1,4 @@
-// What a reduction does: "sum", "prod", "max", "min", "avg", or a PreMulSum.
+// What a reduction does: "sum" or another name of pithRedOp_t, or a PreMulSum.
 //
 // All functions need the GIL.
 #pragma once

@@ -5,7 +5,10 @@ from typing import Any, Generic, Literal, Self, TypeVar, overload
 from pith.stats import CompressorStats
 
 _A = TypeVar("_A")
-_Op = Literal["sum", "prod", "max", "min", "avg"] | PreMulSum
+_Op = (
+    Literal["sum", "prod", "max", "min", "avg", "band", "bor", "bxor", "land", "lor", "lxor"]
+    | PreMulSum
+)
 
 def init_from_environment() -> Communicator: ...
 def init_all(nranks: int) -> list[Communicator]:
@@ -209,6 +212,74 @@ class Communicator:
         self,
         x: _A,
         root: int = 0,
+        op: _Op = "sum",
+        out: _A | None = None,
+        *,
+        async_op: bool,
+        dtype: str | None = None,
+        stream: Any = None,
+    ) -> _A | None | Request[_A | None]: ...
+    @overload
+    def scan(
+        self,
+        x: _A,
+        op: _Op = "sum",
+        out: _A | None = None,
+        *,
+        async_op: Literal[False] = False,
+        dtype: str | None = None,
+        stream: Any = None,
+    ) -> _A:
+        """Over the ranks up to this one, in their order."""
+    @overload
+    def scan(
+        self,
+        x: _A,
+        op: _Op = "sum",
+        out: _A | None = None,
+        *,
+        async_op: Literal[True],
+        dtype: str | None = None,
+        stream: Any = None,
+    ) -> Request[_A]: ...
+    @overload
+    def scan(
+        self,
+        x: _A,
+        op: _Op = "sum",
+        out: _A | None = None,
+        *,
+        async_op: bool,
+        dtype: str | None = None,
+        stream: Any = None,
+    ) -> _A | Request[_A]: ...
+    @overload
+    def exscan(
+        self,
+        x: _A,
+        op: _Op = "sum",
+        out: _A | None = None,
+        *,
+        async_op: Literal[False] = False,
+        dtype: str | None = None,
+        stream: Any = None,
+    ) -> _A | None:
+        """Over the ranks before this one, in their order; None on rank 0."""
+    @overload
+    def exscan(
+        self,
+        x: _A,
+        op: _Op = "sum",
+        out: _A | None = None,
+        *,
+        async_op: Literal[True],
+        dtype: str | None = None,
+        stream: Any = None,
+    ) -> Request[_A | None]: ...
+    @overload
+    def exscan(
+        self,
+        x: _A,
         op: _Op = "sum",
         out: _A | None = None,
         *,

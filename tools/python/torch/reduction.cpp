@@ -43,8 +43,14 @@ const char* name_of(Kind kind) {
 
 bool is_bitwise(Kind kind) { return kind == Kind::BAND || kind == Kind::BOR || kind == Kind::BXOR; }
 
-pithRedOp_t arithmetic(Kind kind) {
+pithRedOp_t operation_of(Kind kind) {
   switch (kind) {
+    case Kind::BAND:
+      return pithBand;
+    case Kind::BOR:
+      return pithBor;
+    case Kind::BXOR:
+      return pithBxor;
     case Kind::AVG:
       return pithAvg;
     case Kind::PRODUCT:
@@ -62,19 +68,6 @@ pithRedOp_t arithmetic(Kind kind) {
 at::ScalarType widened(at::ScalarType type) {
   const bool narrow = type == at::kShort || type == at::kUInt16;
   return narrow ? at::kInt : type;
-}
-
-at::Tensor combine(Kind kind, const at::Tensor& a, const at::Tensor& b) {
-  switch (kind) {
-    case Kind::BAND:
-      return at::bitwise_and(a, b);
-    case Kind::BOR:
-      return at::bitwise_or(a, b);
-    case Kind::BXOR:
-      return at::bitwise_xor(a, b);
-    default:
-      return at::mul(a, b);
-  }
 }
 
 }  // namespace
@@ -95,13 +88,9 @@ Reduction::Reduction(at::ScalarType type, const c10d::ReduceOp& op)
 }
 
 void Reduction::choose(const c10d::ReduceOp& op) {
-  if (is_bitwise(kind_)) {
-    choose_bitwise(op);
-  } else if (kind_ == Kind::PREMUL_SUM) {
-    choose_factor(op);
-  } else {
-    op_ = arithmetic(kind_);
-  }
+  if (is_bitwise(kind_) && !c10::isIntegralType(given_, false)) refuse(kind_, given_);
+  if (kind_ == Kind::PREMUL_SUM) return choose_factor(op);
+  op_ = operation_of(kind_);
 }
 
 // As NCCL's backend: a sum is "any", a product "all".
@@ -119,8 +108,7 @@ void Reduction::choose_for_bool(const c10d::ReduceOp&) {
       op_ = pithMin;
       return;
     case Kind::BXOR:
-      op_ = pithSum;  // wraps at 256, which keeps the lowest bit
-      parity_ = true;
+      op_ = pithLxor;
       return;
     default:
       refuse(kind_, given_);
@@ -146,12 +134,6 @@ void Reduction::choose_for_complex(const c10d::ReduceOp& op) {
     default:
       refuse(kind_, given_);
   }
-}
-
-void Reduction::choose_bitwise(const c10d::ReduceOp&) {
-  if (!c10::isIntegralType(given_, false)) refuse(kind_, given_);
-  native_ = false;
-  converted_ = given_;
 }
 
 void Reduction::choose_factor(const c10d::ReduceOp& op) {
@@ -182,7 +164,7 @@ at::Tensor Reduction::operand(const at::Tensor& tensor) const {
 }
 
 void Reduction::store(const at::Tensor& result, const at::Tensor& target) const {
-  at::Tensor values = parity_ ? at::bitwise_and(result, 1) : result;
+  at::Tensor values = result;
   if (values.data_ptr() == target.data_ptr() && target.is_contiguous()) return;
   if (c10::isComplexType(given_) && !values.is_complex()) values = at::view_as_complex(values);
   target.detach().copy_(values.view(target.sizes()));
@@ -190,7 +172,7 @@ void Reduction::store(const at::Tensor& result, const at::Tensor& target) const 
 
 at::Tensor Reduction::reduce_rows(const at::Tensor& rows) const {
   at::Tensor result = rows.select(0, 0).clone();
-  for (int64_t i = 1; i < rows.size(0); ++i) result = combine(kind_, result, rows.select(0, i));
+  for (int64_t i = 1; i < rows.size(0); ++i) result = at::mul(result, rows.select(0, i));
   return result;
 }
 

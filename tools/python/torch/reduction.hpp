@@ -18,13 +18,14 @@ class Reduction {
   // Throws if PyTorch defines no such reduction, or pith does not have it.
   Reduction(at::ScalarType type, const c10d::ReduceOp& op);
 
-  // False: the ranks exchange their operands and each reduces them by reduce_rows().
+  // False, of a product of complex numbers: the ranks exchange their operands and each reduces them
+  // by reduce_rows().
   bool is_native() const { return native_; }
   pithDataType_t type() const { return type_; }
   at::Tensor operand(const at::Tensor& tensor) const;
   // Writes a result of the calls to where it belongs, unless it is there already.
   void store(const at::Tensor& result, const at::Tensor& target) const;
-  // The reduction over the first dimension of operands.
+  // The product over the first dimension of operands.
   at::Tensor reduce_rows(const at::Tensor& rows) const;
 
   // The operation on `comm`, as long as this object lives.
@@ -45,14 +46,12 @@ class Reduction {
   void choose(const c10d::ReduceOp& op);
   void choose_for_bool(const c10d::ReduceOp& op);
   void choose_for_complex(const c10d::ReduceOp& op);
-  void choose_bitwise(const c10d::ReduceOp& op);
   void choose_factor(const c10d::ReduceOp& op);
 
   at::ScalarType given_;
   at::ScalarType converted_;  // of operands
   c10d::ReduceOp::RedOpType kind_;
   bool native_ = true;
-  bool parity_ = false;  // the result is the lowest bit
   pithDataType_t type_ = pithUint8;
   pithRedOp_t op_ = pithSum;
   std::optional<at::Tensor> factor_;  // of type `given_`, one element
