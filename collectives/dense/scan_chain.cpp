@@ -33,6 +33,12 @@ struct Chain {
   }
 };
 
+// Of `count`, cut into nearly equal chunks of at most `most`: a short last one would go no faster.
+std::size_t even_chunk(std::size_t count, std::size_t most) {
+  const std::size_t chunks = std::max<std::size_t>(chunks_in(count, most), 1);
+  return std::max<std::size_t>(chunks_in(count, chunks), 1);
+}
+
 // What the first rank sends are its own elements. Only an inclusive scan has a result for it.
 Task<Error> send_first(Call& call, const Chain& chain, std::size_t& next) {
   for (std::size_t k = next++; k < chain.chunks; k = next++) {
@@ -78,7 +84,7 @@ Task<Error> run_chain(Call& call, CollectiveArgs args) {
   const int rank = call.callers_rank();
   Tuning tuning = args.tuning;
   tuning.chunk_bytes = chain_chunk_bytes(args.count * size_of(args.type), call.size(), tuning);
-  Chain chain{args, chunk_elements(tuning, args.type)};
+  Chain chain{args, even_chunk(args.count, chunk_elements(tuning, args.type))};
   chain.chunks = chunks_in(args.count, chain.chunk);
   chain.lanes = lanes_for(tuning, chain.chunks);
   if (rank > 0) chain.previous = call.place_of(rank - 1);
@@ -98,8 +104,8 @@ Task<Error> run_chain(Call& call, CollectiveArgs args) {
 double chain_cost(const Shape& shape, const LinkCost& link, int combining) {
   if (shape.bytes == 0) return 0;  // no chunk, no message
   const auto n = static_cast<double>(shape.bytes);
-  const std::size_t chunk_bytes = chain_chunk_bytes(shape.bytes, shape.ranks, shape.tuning);
-  const double chunk = std::min(n, static_cast<double>(chunk_bytes));
+  const std::size_t most = chain_chunk_bytes(shape.bytes, shape.ranks, shape.tuning);
+  const auto chunk = static_cast<double>(even_chunk(shape.bytes, most));
   const double one =
       (shape.ranks - 1) * (link.alpha + link.beta * chunk) + combining * link.gamma * chunk;
   // A single strand of an inner rank combines and sends in turn, without overlap.

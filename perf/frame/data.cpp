@@ -35,7 +35,10 @@ bool has_turn(const Round& round, int rank, std::size_t index, std::uint64_t tur
 std::uint64_t rare_bits(const Round& round, int rank, std::size_t index) {
   std::uint64_t bits = random_of(round, rank, index);
   std::uint64_t rare = bits;
-  for (int ranks = 4; ranks <= round.ranks; ranks *= 2) rare &= bits = mix(bits + golden);
+  for (int ranks = 4; ranks <= round.ranks; ranks *= 2) {
+    bits = mix(bits + golden);
+    rare &= bits;
+  }
   return rare;
 }
 
@@ -48,15 +51,28 @@ struct Whole {
   using Bits = T;
   static T value(const Round& round, int rank, std::size_t index) {
     const std::uint64_t random = random_of(round, rank, index);
+    if (*round.op < pithBand || *round.op > pithLxor) return static_cast<T>(random);
+    return static_cast<T>(value_of_bits(round, rank, index, random));
+  }
+  static std::uint64_t value_of_bits(const Round& round, int rank, std::size_t index,
+                                     std::uint64_t random) {
     const std::uint64_t rare = rare_bits(round, rank, index);
     const std::uint64_t something = random | std::uint64_t{1} << random % 8;
     const bool is_rare = (rare & 1) != 0;
-    if (*round.op == pithBand) return static_cast<T>(~rare);
-    if (*round.op == pithBor) return static_cast<T>(rare);
-    if (*round.op == pithLand) return static_cast<T>(is_rare ? 0 : something);
-    if (*round.op == pithLor) return static_cast<T>(is_rare ? something : 0);
-    if (*round.op == pithLxor) return static_cast<T>((random >> 32 & 1) != 0 ? something : 0);
-    return static_cast<T>(random);
+    switch (*round.op) {
+      case pithBand:
+        return ~rare;
+      case pithBor:
+        return rare;
+      case pithLand:
+        return is_rare ? 0 : something;
+      case pithLor:
+        return is_rare ? something : 0;
+      case pithLxor:
+        return (random >> 32 & 1) != 0 ? something : 0;
+      default:
+        return random;
+    }
   }
   static T combine(pithRedOp_t op, T a, T b) {
     if (op == pithMax) return std::max(a, b);

@@ -34,6 +34,9 @@ Bytes reduced(const Round& round, const std::vector<int>& order) {
     pith::kernels::scalar::reduce(out.data(), sum.data(), other.data(), count, type, op);
     sum = out;
   }
+  if (is_logical(op)) {  // of one rank, too
+    pith::kernels::scalar::reduce(sum.data(), sum.data(), sum.data(), count, type, pith::Op::lor);
+  }
   if (op == pith::Op::avg) {
     pith::kernels::scalar::finish_avg(sum.data(), count, type, static_cast<float>(round.ranks));
   }
