@@ -68,13 +68,13 @@ void expect_all(const Call& call) {
 }  // namespace
 
 Task<Error> alltoall_pairwise(Call& call, CollectiveArgs args) {
-  expect_all(call);
   const int own = call.callers_rank();
   const Fence copied = copy(call, part(args.recv, args.type, recv_block(args, own)),
                             part(args.send, args.type, send_block(args, own)));
   const std::size_t chunk = chunk_elements(args.tuning, args.type);
   const std::size_t longest = longest_block(args);
   const std::size_t chunks = messages_of(args, longest, chunk);
+  if (chunks != 0) expect_all(call);
   const std::size_t strand_count =
       window(args.tuning, chunks * static_cast<std::size_t>(call.size() - 1),
              std::min(longest, chunk) * size_of(args.type));

@@ -57,14 +57,13 @@ constexpr std::array table{
         [](Settings& s, const std::string& text) {
           return set_integer("STREAMS", text, 1, 16, s.streams);
         }},
-    SettingInfo{
-        "CONNECT_RANKS", Scope::agreed,
-        "up to this many ranks TCP connects all pairs at start-up; beyond, those that rings "
-        "and trees use, and others when the first message wants them",
-        [](const Settings& s) { return std::to_string(s.connect_ranks); },
-        [](Settings& s, const std::string& text) {
-          return set_integer("CONNECT_RANKS", text, 1, most_ranks, s.connect_ranks);
-        }},
+    SettingInfo{"CONNECT_RANKS", Scope::agreed,
+                "up to this many ranks TCP connects all pairs at start-up; beyond, neighbours, and "
+                "others when a message wants them; 0: as many as there are descriptors for",
+                [](const Settings& s) { return std::to_string(s.connect_ranks); },
+                [](Settings& s, const std::string& text) {
+                  return set_integer("CONNECT_RANKS", text, 0, most_ranks, s.connect_ranks);
+                }},
     SettingInfo{"ORDER", Scope::agreed,
                 "topology: rings and trees walk the ranks host by host and core by core; rank: as "
                 "they are numbered",

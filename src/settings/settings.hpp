@@ -22,7 +22,7 @@ struct Settings {
   std::size_t chunk = 0;  // 0: by transport
   int lanes = 4;
   int streams = 4;
-  int connect_ranks = 32;
+  int connect_ranks = 0;
   std::size_t copy_bytes = 0;
   bool cuda_ipc = true;
   VerbsSettings verbs;

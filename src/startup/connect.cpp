@@ -313,8 +313,7 @@ Error connect(Communicator& made, Gatherer& gatherer, const Settings& settings, 
   if (!given) return given.error();
   const CommIdentity& who = made.identity();
   Links& links = made.links();
-  TransportSetup setup(links.engine(), made.rank(), made.size(), *who.control, gatherer, settings,
-                       links.transport_table());
+  TransportSetup setup(links.engine(), who, gatherer, settings, links.transport_table());
   if (Error error = setup.run(log)) return error;
   const RankFacts& facts = setup.facts();
   links.set_views(facts.all_share_memory, facts.any_share_memory);

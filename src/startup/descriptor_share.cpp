@@ -65,6 +65,31 @@ Error no_room(const Process& process) {
       process.first_rank};
 }
 
+// `count` pairs have so many connections each, from 1 to `most`.
+int streams_in(std::uint64_t room, std::uint64_t count, int most) {
+  if (count == 0) return most;
+  const auto limit = static_cast<std::uint64_t>(most);
+  return static_cast<int>(std::clamp<std::uint64_t>(room / count, 1, limit));
+}
+
+PairStreams all_streams(const Process& process, int most) {
+  const int each =
+      streams_in(process.left - process.fixed, process.peers + process.later_peers, most);
+  return {each, each, false};
+}
+
+PairStreams streams_on_demand(const Process& process, int most) {
+  const std::uint64_t left = process.left - process.fixed;
+  // Requests and handshakes take some for a while.
+  const std::uint64_t reserve = 4 + std::min<std::uint64_t>(64, process.later_peers);
+  const std::uint64_t room = left - std::min(left, reserve);
+  const std::uint64_t pairs = process.peers + process.later_peers;
+  const int later = process.later_peers == 0 ? most : streams_in(room, pairs, most);
+  const std::uint64_t later_ones = process.later_peers * static_cast<std::uint64_t>(later);
+  const std::uint64_t now = room >= pairs ? room - later_ones : room / 2;
+  return {streams_in(now, process.peers, most), later, true};
+}
+
 }  // namespace
 
 DescriptorShare DescriptorShare::of_this_process(std::size_t most, std::size_t to_come) {
@@ -89,26 +114,26 @@ DescriptorShare DescriptorShare::unpack(std::string_view text) {
   return share;
 }
 
-Expected<PairStreams> streams_with_room(std::span<const DescriptorNeed> ranks, int most) {
-  auto at_start = static_cast<std::uint64_t>(most);
-  auto later = at_start;
+Expected<PairStreams> streams_with_room(std::span<const DescriptorNeed> ranks, int most,
+                                        bool on_demand) {
   const auto all = processes_of(ranks);
   const Process* without = nullptr;
   for (const auto& [name, process] : all) {
-    const auto& [first_rank, count, left, limit, fixed, peers, later_peers] = process;
-    if (left < fixed + peers) {
-      if (!without || first_rank < without->first_rank) without = &process;
-    } else if (peers + later_peers != 0) {
-      const std::uint64_t room = left - fixed;
-      const std::uint64_t each = room / (peers + later_peers);
-      if (later_peers != 0) later = std::clamp<std::uint64_t>(each, 1, later);
-      // If not even one stream to every peer fits, the later ones find half of the room.
-      const std::uint64_t now = each != 0 ? room - std::min(each, later) * later_peers : room / 2;
-      if (peers != 0) at_start = std::clamp<std::uint64_t>(now / peers, 1, at_start);
+    const std::uint64_t least = process.fixed + process.peers;
+    if (process.left < least && (!without || process.first_rank < without->first_rank)) {
+      without = &process;
     }
+    on_demand = on_demand || process.left < least + process.later_peers;
   }
   if (without) return no_room(*without);
-  return PairStreams{static_cast<int>(at_start), static_cast<int>(later)};
+  PairStreams streams{most, most, on_demand};
+  for (const auto& [name, process] : all) {
+    const PairStreams own =
+        on_demand ? streams_on_demand(process, most) : all_streams(process, most);
+    streams.at_start = std::min(streams.at_start, own.at_start);
+    streams.later = std::min(streams.later, own.later);
+  }
+  return streams;
 }
 
 }  // namespace pith

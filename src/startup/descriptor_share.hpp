@@ -30,14 +30,16 @@ struct DescriptorShare {
 // How many descriptors a rank is going to open.
 struct DescriptorNeed {
   DescriptorShare share;
-  std::uint64_t peers = 0;        // for each stream (TCP) that is opened at start-up
+  std::uint64_t peers = 0;        // for each stream (TCP) to neighbours
   std::uint64_t other = 0;        // all others
-  std::uint64_t later_peers = 0;  // for each stream that is opened when a message wants it
+  std::uint64_t later_peers = 0;  // for each stream to other peers
 };
 
 // How many TCP connections, at most `most`, each pair of ranks can have; the same on all ranks.
-// Where not even one for every pair fits, those of the start-up leave half of the room to others.
-// The error names the lowest rank of a process that has no room for one of the start-up's each.
-Expected<PairStreams> streams_with_room(std::span<const DescriptorNeed> ranks, int most);
+// Pairs that are no neighbours connect on demand where not even one for every pair fits, or
+// `on_demand` asks for it; where none fits, those of the start-up leave half of the room to others.
+// The error names the lowest rank of a process that has no room for one to each neighbour.
+Expected<PairStreams> streams_with_room(std::span<const DescriptorNeed> ranks, int most,
+                                        bool on_demand);
 
 }  // namespace pith

@@ -22,16 +22,25 @@ std::vector<std::string_view> names_of(TransportTable table) {
   return names;
 }
 
+// Its own, because a port of one communicator may be another one's later.
+Secret secret_of(const CommIdentity& who) {
+  const Digest digest = hmac_sha256(who.control->secret(), std::as_bytes(std::span(&who.key, 1)));
+  Secret secret{};
+  std::copy_n(digest.begin(), secret.size(), secret.begin());
+  return secret;
+}
+
 bool contains(std::uint8_t transports, std::size_t one) { return (transports >> one & 1) != 0; }
 
 }  // namespace
 
-TransportSetup::TransportSetup(Engine& engine, int rank, int ranks, const ControlNode& node,
-                               Gatherer& gatherer, const Settings& settings, TransportTable table)
+TransportSetup::TransportSetup(Engine& engine, const CommIdentity& who, Gatherer& gatherer,
+                               const Settings& settings, TransportTable table)
     : engine_(engine),
-      rank_(rank),
-      ranks_(static_cast<std::size_t>(ranks)),
-      node_(node),
+      who_(who),
+      rank_(who.rank),
+      ranks_(who.members.size()),
+      node_(*who.control),
       gatherer_(gatherer),
       settings_(settings),
       table_(table),
@@ -49,7 +58,7 @@ TransportSetup::TransportSetup(Engine& engine, int rank, int ranks, const Contro
 Error TransportSetup::run(StartLog& log) {
   if (Error error = exchange()) return error;
   for (std::size_t r = 0; r < ranks_; ++r) needs_[r].share = all_[r].descriptors;
-  if (Error error = streams_with_room(needs_, settings_.streams).error()) return error;
+  if (Error error = streams_with_room(needs_, settings_.streams, false).error()) return error;
   log.phase("introductions");
   const Expected<Reached> reached = attach();
   if (!reached) return reached.error();
@@ -65,7 +74,7 @@ Error TransportSetup::listen(std::size_t transport, std::string& address) {
   const TransportFactory& factory = *table_[transport];
   const TransportSite site{
       engine_.scheduler(), engine_.mailbox(), rank_,     static_cast<int>(ranks_),
-      node_.secret(),      node_.host(),      settings_, rule_.names(factory.name)};
+      secret_of(who_),     node_.host(),      settings_, rule_.names(factory.name)};
   Expected<std::unique_ptr<PeerTransport>> made = factory.make(site);
   if (!made) return made.error();
   if (!*made) return {};
@@ -182,8 +191,8 @@ void TransportSetup::note_link(std::size_t a, std::size_t b, std::size_t link) {
   const bool memory = link != none && is_memory(link);
   facts_.all_share_memory = facts_.all_share_memory && memory;
   facts_.any_share_memory = facts_.any_share_memory || memory;
-  const bool at_start = connects_at_start(static_cast<int>(a), static_cast<int>(b),
-                                          static_cast<int>(ranks_), settings_.connect_ranks);
+  const bool at_start =
+      are_neighbours(static_cast<int>(a), static_cast<int>(b), static_cast<int>(ranks_));
   for (const std::size_t end : {a, b}) {
     const std::size_t other = end == a ? b : a;
     if (end == static_cast<std::size_t>(rank_)) links_[other] = link;
@@ -242,7 +251,9 @@ Error TransportSetup::connect() {
     if (std::ranges::find(links_, t) == links_.end()) transports_[t].reset();
   }
   // The same number on all ranks: both ends of a pair cut messages alike.
-  const Expected<PairStreams> streams = streams_with_room(needs_, settings_.streams);
+  const auto most = static_cast<std::size_t>(settings_.connect_ranks);
+  const Expected<PairStreams> streams =
+      streams_with_room(needs_, settings_.streams, most != 0 && ranks_ > most);
   if (!streams) return first(streams.error());
   for (const auto& transport : transports_) {
     if (transport) transport->use_streams(*streams);

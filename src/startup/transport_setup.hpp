@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "control/control_node.hpp"
+#include "comm/comm_identity.hpp"
 #include "core/engine.hpp"
 #include "settings/settings.hpp"
 #include "settings/transport_rule.hpp"
@@ -34,7 +34,8 @@ struct RankFacts {
 
 class TransportSetup {
  public:
-  TransportSetup(Engine& engine, int rank, int ranks, const ControlNode& node, Gatherer& gatherer,
+  // Refers to all that it is given.
+  TransportSetup(Engine& engine, const CommIdentity& who, Gatherer& gatherer,
                  const Settings& settings, TransportTable table);
 
   // Collective; the gatherer sets the deadline. After an error the transports are unusable.
@@ -78,6 +79,7 @@ class TransportSetup {
   }
 
   Engine& engine_;
+  const CommIdentity& who_;
   const int rank_;
   const std::size_t ranks_;
   const ControlNode& node_;

@@ -11,7 +11,7 @@ TEST_CASE("a process that has as many descriptors as were looked for has enough"
   constexpr std::size_t looked_for = 4;
   const DescriptorShare share = DescriptorShare::of_this_process(looked_for, 0);
   const std::vector<DescriptorNeed> ranks(200, DescriptorNeed{share, 400, 2});
-  const Expected<PairStreams> streams = streams_with_room(ranks, 8);
+  const Expected<PairStreams> streams = streams_with_room(ranks, 8, false);
   REQUIRE(streams);
   CHECK(streams->at_start == 8);
 }
@@ -20,24 +20,32 @@ TEST_CASE("streams are fewer where descriptors are", "[descriptors]") {
   DescriptorShare share;
   share.left = 100;
   const Expected<PairStreams> streams =
-      streams_with_room(std::vector{DescriptorNeed{share, 30, 10}}, 8);
+      streams_with_room(std::vector{DescriptorNeed{share, 30, 10}}, 8, false);
   REQUIRE(streams);
   CHECK(streams->at_start == 3);
   const Expected<PairStreams> none =
-      streams_with_room(std::vector{DescriptorNeed{share, 95, 10}}, 8);
+      streams_with_room(std::vector{DescriptorNeed{share, 95, 10}}, 8, false);
   CHECK(none.error().rank() == 0);
 }
 
-TEST_CASE("streams of pairs that connect later have room, too", "[descriptors]") {
+TEST_CASE("pairs connect on demand where not all have room, or if they are to", "[descriptors]") {
   DescriptorShare share;
   share.left = 1000;
-  const auto with = [&](std::uint64_t at_start, std::uint64_t later) {
-    return *streams_with_room(std::vector{DescriptorNeed{share, at_start, 0, later}}, 4);
+  const auto with = [&](std::uint64_t neighbours, std::uint64_t others, bool on_demand) {
+    const DescriptorNeed need{share, neighbours, 0, others};
+    return *streams_with_room(std::vector{need}, 4, on_demand);
   };
-  CHECK(with(20, 100).at_start == 4);
-  CHECK(with(20, 100).later == 4);
-  CHECK(with(20, 300).at_start == 4);  // 3 for each of 320 pairs, and what is left
-  CHECK(with(20, 300).later == 3);
-  CHECK(with(200, 4000).at_start == 2);  // not even one each
-  CHECK(with(200, 4000).later == 1);
+  CHECK_FALSE(with(20, 230, false).on_demand);
+  CHECK(with(20, 230, false).later == 4);
+  CHECK(with(20, 980, false).at_start == 1);
+  CHECK(with(20, 981, false).on_demand);
+  CHECK(with(20, 981, false).at_start == 4);
+  CHECK(with(20, 981, false).later == 1);
+  CHECK(with(20, 200, true).later == 4);
+  CHECK(with(20, 200, true).on_demand);
+  CHECK(with(20, 250, true).later == 3);  // 68 are left for handshakes
+  CHECK(with(20, 250, true).at_start == 4);
+  CHECK(with(300, 4000, false).at_start == 1);
+  DescriptorNeed none{share, 1001, 0, 0};
+  CHECK_FALSE(streams_with_room(std::vector{none}, 4, false));
 }

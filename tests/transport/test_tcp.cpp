@@ -77,7 +77,7 @@ TEST_CASE("tcp: every size between all ranks") {
 // Only neighbours are connected at first.
 TcpOptions on_demand() {
   TcpOptions options;
-  options.start_ranks = 1;
+  options.streams.on_demand = true;
   options.streams.later = 2;
   return options;
 }

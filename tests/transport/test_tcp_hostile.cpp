@@ -158,7 +158,7 @@ Task<Error> hear_from(TcpRank& me, int peer, std::vector<std::byte>& into) {
 // The port of a rank that connects on demand is open as long as the rank lives.
 TEST_CASE("tcp: strangers and a crowd while pairs connect on demand", "[hostile]") {
   TcpOptions options;
-  options.start_ranks = 1;
+  options.streams.on_demand = true;
   std::atomic<int> let_in = 0;
   const auto body = [&](TcpRank& me, std::barrier<>& all) -> std::string {
     std::string complaint;

@@ -70,6 +70,9 @@ Expected<std::string> TcpTransport::listen() {
 }
 
 void TcpTransport::use_streams(const PairStreams& streams) {
+  if (rank_ == 0 && streams.on_demand) {
+    log(LogLevel::info, "pairs of ranks that are no neighbours connect when a message wants it");
+  }
   if (rank_ == 0 && streams.at_start < options_.streams.at_start) {
     log(LogLevel::info,
         fmt::format("{} TCP connections between two ranks in place of {} (PITH_STREAMS): for more "
@@ -93,7 +96,7 @@ Error TcpTransport::connect(std::span<const std::string> addresses,
   for (int peer = 0; peer < ranks_; ++peer) {
     const auto p = static_cast<std::size_t>(peer);
     if (peer == rank_ || use[p] == 0) continue;
-    now[p] = connects_at_start(rank_, peer, ranks_, options_.start_ranks);
+    now[p] = !options_.streams.on_demand || are_neighbours(rank_, peer, ranks_);
     plan.streams[p] = now[p] != 0 ? options_.streams.at_start : options_.streams.later;
     if (now[p] != 0) connections += static_cast<std::size_t>(plan.streams[p]);
     by_rank_[p] = std::make_unique<Peer>(peer, plan.streams[p], *this);
@@ -131,7 +134,17 @@ bool TcpTransport::take_links() {
   }
   for (const TcpMesh::Failed& failed : mesh_->take_failed()) {
     Peer& peer = *find(failed.peer);
-    failed.unreachable ? lose(peer, ETIMEDOUT) : lose(peer, failed.error);
+    switch (failed.how) {
+      case TcpMesh::Failed::How::gone:
+        if (peer.live) depart(peer);
+        break;
+      case TcpMesh::Failed::How::unreachable:
+        lose(peer, ETIMEDOUT);
+        break;
+      case TcpMesh::Failed::How::refused:
+        lose(peer, failed.error);
+        break;
+    }
   }
   if (mesh_->all_open()) mesh_.reset();
   return true;
@@ -417,7 +430,10 @@ void TcpTransport::for_each_sending(const std::function<void(const Send&)>& see)
 void TcpTransport::close(std::uint64_t deadline_ns) {
   const auto waiting = [](const Peer* peer) { return peer->live && !peer->outbox.empty(); };
   while (std::ranges::any_of(peers_, waiting) && monotonic_ns() < deadline_ns) {
-    if (!progress() && arm()) wait_for(epoll_.get(), EPOLLIN, deadline_ns);
+    const std::uint64_t soon_ns = monotonic_ns() + 2'000'000;  // attempts to connect are repeated
+    if (!progress() && arm()) {
+      wait_for(epoll_.get(), EPOLLIN, mesh_ ? std::min(soon_ns, deadline_ns) : deadline_ns);
+    }
   }
   Frame goodbye;
   goodbye.type = FrameType::goodbye;

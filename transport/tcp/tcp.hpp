@@ -2,7 +2,8 @@
 // engine. A small message is one system call at each end; a large one is cut over all streams and
 // read straight into the receiver's buffer.
 //
-// Where there are many ranks, most pairs connect when a message is sent or has been waited for.
+// Where descriptors do not suffice for all pairs, most connect when a message is sent or has been
+// waited for; a send then waits until its peer is in a call, too.
 //
 // A peer whose connections have ended is gone, but what it had sent is delivered; it is lost once a
 // receive waits for more, or something is sent to it. A peer that acknowledges nothing for
@@ -30,8 +31,7 @@ namespace pith {
 
 struct TcpOptions {
   std::string host = "127.0.0.1";  // reachable for peers, so not 0.0.0.0
-  PairStreams streams{4, 4};
-  int start_ranks = 32;  // up to so many ranks all pairs connect at start-up
+  PairStreams streams{4, 4, false};
   std::size_t cut_bytes = std::size_t{512} << 10;  // messages of this size go over all streams
   std::size_t piece_bytes = std::size_t{256} << 10;
   std::size_t read_bytes = std::size_t{64} << 10;

@@ -12,8 +12,7 @@ namespace {
 Expected<std::unique_ptr<PeerTransport>> make(const TransportSite& site) {
   TcpOptions options;
   options.host = site.host;
-  options.streams = {site.settings.streams, site.settings.streams};
-  options.start_ranks = site.settings.connect_ranks;
+  options.streams = {site.settings.streams, site.settings.streams, false};
   options.heartbeat_s = site.settings.heartbeat;
   options.ports = site.settings.ports;
   std::unique_ptr<PeerTransport> made = std::make_unique<TcpTransport>(

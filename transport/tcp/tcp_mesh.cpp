@@ -22,11 +22,17 @@ constexpr std::uint64_t ms = 1'000'000;
 constexpr std::uint64_t retry_ns = 20 * ms;
 // Between two looks at all connections, of which there may be thousands.
 constexpr std::uint64_t look_ns = 2 * ms;
+constexpr std::uint64_t pause_ns = 1000 * ms;
 const char* const purpose = "pith-data";
 
 Descriptor open_spare() {
   return Descriptor(open_with_room([] { return ::eventfd(0, EFD_CLOEXEC); }));
 }
+
+// How long a peer may be silent before it is given up. Longer than a heartbeat, within which the
+// control plane judges it: a kernel drops attempts where many wait for a rank that is in no call,
+// and repeats one after 1 s, then 2.
+double patience_s(double heartbeat_s) { return std::max(4.0, 3 * heartbeat_s); }
 
 // Until the streams carry messages, what is in flight may wait for no reader, so the kernel may
 // judge it (see tcp_silence.hpp). 0: it does not.
@@ -59,8 +65,18 @@ struct TcpMesh::Connection {
   Handshake handshake;
   std::uint32_t events = 0;         // watched by epoll; 0: none
   std::uint64_t since_ns = 0;       // accepted, or of the first attempt without an answer; 0: none
+  std::uint64_t closed_ns = 0;      // when the peer has first closed it; 0: it has not
   std::uint64_t not_before_ns = 0;  // the next attempt
   Error last;                       // why the last attempt has failed
+
+  void watch(int epoll, std::uint32_t wanted) {
+    if (events == wanted) return;
+    const int operation = events == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
+    epoll_event event{};
+    event.events = events = wanted;
+    event.data.ptr = this;
+    ::epoll_ctl(epoll, operation, socket.get(), &event);
+  }
 };
 
 TcpMesh::TcpMesh(TcpMeshPlan plan, Descriptor listener)
@@ -138,15 +154,18 @@ Error TcpMesh::overdue(std::span<const std::uint8_t> now) const {
 
 void TcpMesh::want(int peer) {
   Link& wanted = link(peer);
-  if (wanted.open || wanted.failed || std::exchange(wanted.wanted, true)) return;
+  if (wanted.open || wanted.failed || wanted.wanted) return;
   const int first = peer < plan_.rank ? 0 : streams_to(peer);
   const int end = std::max(first + 1, streams_to(peer));
+  std::list<Connection> attempts;
   for (int stream = first; stream < end; ++stream) {
-    Connection& connection = connections_.emplace_back();
-    connection.ours = true;
-    connection.peer = peer;
-    connection.stream = stream;
+    Connection& attempt = attempts.emplace_back();
+    attempt.ours = true;
+    attempt.peer = peer;
+    attempt.stream = stream;
   }
+  connections_.splice(connections_.end(), attempts);
+  wanted.wanted = true;
   next_look_ns_ = 0;
 }
 
@@ -157,13 +176,15 @@ bool TcpMesh::step() {
     if (events[i].data.ptr == nullptr) {
       accept_connections();
     } else {
-      drive(*static_cast<Connection*>(events[i].data.ptr), events[i].events);
+      drive(*static_cast<Connection*>(events[i].data.ptr));
     }
   }
   if (const std::uint64_t now = monotonic_ns(); now >= next_look_ns_) {
     next_look_ns_ = now + look_ns;
-    begin_due(now);
-    drop_slow(now);
+    // No look for a while, or this machine stood still: what is unanswered says nothing.
+    const bool anew = now - std::exchange(looked_ns_, now) > pause_ns;
+    begin_due(now, anew);
+    drop_slow(now, anew);
     listen_while_room(now);
   }
   // Only here, because events of this turn refer to connections.
@@ -172,52 +193,67 @@ bool TcpMesh::step() {
   return !opened_.empty() || !failed_.empty();
 }
 
-void TcpMesh::begin_due(std::uint64_t now) {
+void TcpMesh::begin_due(std::uint64_t now, bool anew) {
   using State = Connection::State;
-  const auto limit_ns = static_cast<std::uint64_t>(plan_.heartbeat_s * 1e9);
-  // No look for a while, or this machine stood still: what is unanswered says nothing.
-  const bool anew = now - std::exchange(looked_ns_, now) > limit_ns / 4;
+  const auto limit_ns = static_cast<std::uint64_t>(patience_s(plan_.heartbeat_s) * 1e9);
   for (Connection& one : connections_) {
     if (!one.ours || (one.state != State::waiting && one.state != State::connecting)) continue;
-    if (anew && one.since_ns != 0) one.since_ns = now;
-    if (one.state == State::waiting && now >= one.not_before_ns) begin(one, now);
-    if (!starting_ && one.since_ns != 0 && now > one.since_ns + limit_ns) {
-      fail(one.peer, true, one.last);
+    for (std::uint64_t* since_ns : {&one.since_ns, &one.closed_ns}) {
+      if (anew && *since_ns != 0) *since_ns = now;
     }
+    // A request waits while the peer opens streams anyway.
+    const bool waits = one.stream == streams_to(one.peer) && link(one.peer).ready > 0;
+    if (one.state == State::waiting && now >= one.not_before_ns && !waits) begin(one, now);
+    const auto too_long = [&](std::uint64_t since_ns) {
+      return !starting_ && since_ns != 0 && now > since_ns + limit_ns;
+    };
+    if (too_long(one.since_ns)) fail(one.peer, Failed::How::unreachable, one.last);
+    if (too_long(one.closed_ns)) fail(one.peer, Failed::How::refused, one.last);
   }
 }
 
 void TcpMesh::begin(Connection& connection, std::uint64_t now) {
   if (connection.since_ns == 0) connection.since_ns = now;
-  connection.not_before_ns = now + retry_ns;
   const auto& text = plan_.addresses[static_cast<std::size_t>(connection.peer)];
   const Expected<Address> address = parse_address(text);
-  if (!address) return fail(connection.peer, false, address.error());
+  if (!address) return fail(connection.peer, Failed::How::refused, address.error());
   Expected<Descriptor> socket = begin_connect(*address);
   if (!socket) return try_again(connection, socket.error());
-  end_when_unanswered(socket->get(), plan_.heartbeat_s);
+  end_when_unanswered(socket->get(), patience_s(plan_.heartbeat_s));
   keep_alive(socket->get(), plan_.heartbeat_s);
   connection.socket = std::move(*socket);
   connection.state = Connection::State::connecting;
-  watch(connection, EPOLLOUT);
+  connection.watch(epoll_.get(), EPOLLOUT);
 }
 
-void TcpMesh::drive(Connection& connection, std::uint32_t events) {
+void TcpMesh::drive(Connection& connection) {
   switch (connection.state) {
     case Connection::State::connecting:
       return check_connected(connection);
     case Connection::State::greeting:
       return shake_hands(connection);
-    case Connection::State::ready: {
-      // Only its end is watched; an error may mean that nothing has answered.
-      if ((events & EPOLLERR) == 0) connection.since_ns = 0;
-      const Error why(Code::remote, "the connection was closed", connection.peer);
-      return connection.ours ? try_again(connection, why) : end(connection);
-    }
+    case Connection::State::ready:
+      return closed_early(connection);
     case Connection::State::waiting:
     case Connection::State::ended:
       return;
   }
+}
+
+// A ready connection has ended before all of its link were ready at this end. The peer may have
+// seen all, sent what it had to send, and left: its messages count.
+void TcpMesh::closed_early(Connection& connection) {
+  std::byte first;
+  const int fd = connection.socket.get();
+  if (connection.ours && ::recv(fd, &first, 1, MSG_PEEK | MSG_DONTWAIT) > 0) {
+    ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+    connection.events = 0;
+    return;
+  }
+  if (!connection.ours) return end(connection);
+  try_again(connection,
+            Error(Code::remote, fmt::format("rank {} has closed the connection", connection.peer),
+                  connection.peer));
 }
 
 void TcpMesh::check_connected(Connection& connection) {
@@ -227,7 +263,7 @@ void TcpMesh::check_connected(Connection& connection) {
         fmt::format("connect to {}", plan_.addresses[static_cast<std::size_t>(peer)]), status);
     // Every rank listens from before the start-up on, until it leaves.
     if (status == ECONNREFUSED && !starting_) {
-      return fail(peer, false, peer_lost(peer, "it accepts no connections any more"));
+      return fail(peer, Failed::How::gone, why);
     }
     return try_again(connection, why);
   }
@@ -243,13 +279,13 @@ void TcpMesh::shake_hands(Connection& connection) {
   if (want && *want == Handshake::Want::done) {
     return connection.ours ? become_ready(connection) : keep(connection);
   }
-  if (want) return watch(connection, *want == Handshake::Want::write ? EPOLLOUT : EPOLLIN);
+  if (want)
+    return connection.watch(epoll_.get(), *want == Handshake::Want::write ? EPOLLOUT : EPOLLIN);
   if (!connection.ours) return end(connection);
   const int peer = connection.peer;
   const Error why(want.error().code(),
                   fmt::format("connect to rank {}: {}", peer, want.error().message()), peer);
-  if (connection.handshake.refused()) return fail(peer, false, why);
-  connection.since_ns = 0;
+  if (connection.handshake.refused()) return fail(peer, Failed::How::refused, why);
   try_again(connection, why);
 }
 
@@ -264,24 +300,24 @@ void TcpMesh::accept_connections() {
       return limiter_.pause(monotonic_ns());
     }
     if (!*socket) return;
-    ++unauthenticated_;
     Connection& accepted = connections_.emplace_back();
+    ++unauthenticated_;
     accepted.state = Connection::State::greeting;
     accepted.socket = std::move(*socket);
     accepted.since_ns = monotonic_ns();
     accepted.handshake = Handshake::acceptor(
         plan_.secret, {purpose, Greeting::any, plan_.rank, plan_.ranks, Greeting::any});
-    watch(accepted, EPOLLIN);
+    accepted.watch(epoll_.get(), EPOLLIN);
   }
 }
 
-// When there are too many, the oldest has less time; the others wait in the kernel's backlog.
-void TcpMesh::drop_slow(std::uint64_t now) {
-  std::uint64_t stay_ns = limiter_.stay_ns(unauthenticated_, now);
+// When there are too many, they have less time; others wait in the kernel's backlog.
+void TcpMesh::drop_slow(std::uint64_t now, bool anew) {
+  const std::uint64_t stay_ns = limiter_.stay_ns(unauthenticated_, now);
   for (Connection& one : connections_) {
     if (one.ours || one.state != Connection::State::greeting) continue;
+    if (anew) one.since_ns = now;
     if (now > one.since_ns + stay_ns) end(one);
-    stay_ns = AcceptLimiter::handshake_ns;
   }
 }
 
@@ -319,13 +355,13 @@ void TcpMesh::keep(Connection& connection) {
   become_ready(connection);
   if (greeting.from < plan_.rank) want(greeting.from);
   if (!spare_ && unauthenticated_ == 0 && !(spare_ = open_spare())) {
-    fail(greeting.from, false, starved(accept_error_));
+    fail(greeting.from, Failed::How::refused, starved(accept_error_));
   }
 }
 
 void TcpMesh::become_ready(Connection& connection) {
   connection.state = Connection::State::ready;
-  watch(connection, EPOLLRDHUP);
+  connection.watch(epoll_.get(), EPOLLRDHUP);
   const int peer = connection.peer;
   if (connection.stream < streams_to(peer) && ++link(peer).ready == streams_to(peer)) finish(peer);
 }
@@ -354,9 +390,13 @@ void TcpMesh::try_again(Connection& connection, const Error& why) {
   connection.state = Connection::State::waiting;
   connection.not_before_ns = monotonic_ns() + retry_ns;
   connection.last = why;
+  // It has answered, as since_ns tells, and closed: perhaps this one, perhaps all.
+  if (connection.since_ns == 0 && connection.closed_ns == 0) connection.closed_ns = monotonic_ns();
   // Waiting helps while unauthenticated connections hold descriptors, which they lose after a
   // while.
-  if (unauthenticated_ == 0 && descriptors_are_used_up()) fail(peer, false, starved(why));
+  if (unauthenticated_ == 0 && descriptors_are_used_up()) {
+    fail(peer, Failed::How::refused, starved(why));
+  }
 }
 
 void TcpMesh::end(Connection& connection) {
@@ -373,22 +413,13 @@ void TcpMesh::end(Connection& connection) {
   connection.events = 0;
 }
 
-void TcpMesh::fail(int peer, bool unreachable, const Error& why) {
+void TcpMesh::fail(int peer, Failed::How how, const Error& why) {
   if (link(peer).open || std::exchange(link(peer).failed, true)) return;
   --closed_links_;
   for (Connection& one : connections_) {
     if (one.peer == peer) end(one);
   }
-  failed_.push_back({peer, unreachable, why});
-}
-
-void TcpMesh::watch(Connection& connection, std::uint32_t events) {
-  const int operation = connection.events == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
-  if (connection.events == events) return;
-  epoll_event event{};
-  event.events = connection.events = events;
-  event.data.ptr = &connection;
-  ::epoll_ctl(epoll_.get(), operation, connection.socket.get(), &event);
+  failed_.push_back({peer, how, why});
 }
 
 }  // namespace pith

@@ -24,7 +24,7 @@ struct TcpMeshPlan {
   Secret secret{};
   int rank = 0;
   int ranks = 1;
-  double heartbeat_s = 10;             // a peer that cannot be reached for so long is given up
+  double heartbeat_s = 10;             // see patience_s()
   std::vector<std::string> addresses;  // by rank
   std::vector<int> streams;            // by rank, the same at both ends; 0: it is no peer
 };
@@ -37,8 +37,13 @@ class TcpMesh {
     std::vector<Descriptor> streams;
   };
   struct Failed {
+    enum class How : std::uint8_t {
+      gone,         // it listens no more
+      unreachable,  // nothing has answered, so it may live
+      refused,      // for the reason in `error`
+    };
     int peer;
-    bool unreachable;  // nothing has answered: the peer may live, and the error does not matter
+    How how;
     Error error;
   };
 
@@ -58,7 +63,10 @@ class TcpMesh {
   // Readable when step() has something to do, except for what it tries again after a while.
   int descriptor() const { return epoll_.get(); }
   // Whether step() must be called although the descriptor is not readable.
-  bool is_due() const { return !connections_.empty() && monotonic_ns() >= next_look_ns_; }
+  bool is_due() const {
+    const bool deaf = listener_ && listening_ == 0;
+    return (deaf || !connections_.empty()) && monotonic_ns() >= next_look_ns_;
+  }
   std::vector<Opened> take_opened() { return std::exchange(opened_, {}); }
   std::vector<Failed> take_failed() { return std::exchange(failed_, {}); }
 
@@ -73,13 +81,14 @@ class TcpMesh {
 
   Error prepare();
   Error overdue(std::span<const std::uint8_t> now) const;
-  void begin_due(std::uint64_t now);
+  void begin_due(std::uint64_t now, bool anew);
   void begin(Connection& connection, std::uint64_t now);
-  void drive(Connection& connection, std::uint32_t events);
+  void drive(Connection& connection);
+  void closed_early(Connection& connection);
   void check_connected(Connection& connection);
   void shake_hands(Connection& connection);
   void accept_connections();
-  void drop_slow(std::uint64_t now);
+  void drop_slow(std::uint64_t now, bool anew);
   void listen_while_room(std::uint64_t now);
   bool may_keep(const Greeting& greeting) const;
   void keep(Connection& connection);
@@ -87,8 +96,7 @@ class TcpMesh {
   void finish(int peer);
   void try_again(Connection& connection, const Error& why);
   void end(Connection& connection);
-  void fail(int peer, bool unreachable, const Error& why);
-  void watch(Connection& connection, std::uint32_t events);
+  void fail(int peer, Failed::How how, const Error& why);
   Link& link(int peer) { return links_[static_cast<std::size_t>(peer)]; }
   int streams_to(int peer) const { return plan_.streams[static_cast<std::size_t>(peer)]; }
 
