@@ -74,7 +74,10 @@ Task<Error> combine_chunks(Call& call, const Chain& chain, std::size_t& next) {
     call.give_back(*theirs, complete);
     if (chain.next == no_rank) continue;
     Error error = co_await call.send(chain.next, lane, step, sum, combined);
-    if (error) co_return error;
+    if (error) {
+      co_await call.until(complete);
+      co_return error;
+    }
   }
   co_await call.until(complete);
   co_return Error();

@@ -61,7 +61,10 @@ Task<Error> scan_recursive_doubling(Call& call, CollectiveArgs args) {
   for (int distance = 1; distance < call.size(); distance <<= 1) {
     const Round round = round_of(call, distance);
     Expected<Borrowed> theirs = co_await exchange(call, round, distance, have, complete);
-    if (!theirs) co_return theirs.error();
+    if (!theirs) {
+      co_await call.until(complete);
+      co_return theirs.error();
+    }
     if (round.from == no_rank) continue;
     complete = reduce(call, args, args.recv, theirs->data, have.data);
     call.give_back(*theirs, complete);
@@ -82,7 +85,10 @@ Task<Error> exscan_recursive_doubling(Call& call, CollectiveArgs args) {
   for (int distance = 1; distance < call.size(); distance <<= 1) {
     const Round round = round_of(call, distance);
     Expected<Borrowed> theirs = co_await exchange(call, round, distance, have, combined);
-    if (!theirs) co_return theirs.error();
+    if (!theirs) {
+      co_await call.until(complete);
+      co_return theirs.error();
+    }
     if (round.from == no_rank) continue;
     if (rank + 2 * distance < call.size()) {
       const Bytes next = with_own.bytes().part(0, args.send.size);
