@@ -325,9 +325,10 @@ PITH_API pithResult_t pithScatter(const void* send, void* recv, size_t recvcount
  * are matched in the order of the calls, independently of the opposite direction and of all other
  * calls of the two ranks. Count and type must be the same at both ends, else the receiver gets
  * pithInvalidUsage. Send returns when the buffer may be changed; for a long message, or one behind
- * many that are not received yet, that is not before the matching Recv is called. Calls that wait
- * for each other belong in one group, where all of them run at once; so do a Send and a Recv of a
- * rank to itself. A call with count 0 is a message, too, and must be matched. */
+ * many that are not received yet, that is not before the matching Recv is called; for the first one
+ * of ranks that connect on demand (PITH_CONNECT_RANKS), not before peer is in a call of comm. Calls
+ * that wait for each other belong in one group, where all of them run at once; so do a Send and a
+ * Recv of a rank to itself. A call with count 0 is a message, too, and must be matched. */
 PITH_API pithResult_t pithSend(const void* send, size_t count, pithDataType_t type, int peer,
                                pithComm_t comm, pithStream_t stream);
 PITH_API pithResult_t pithRecv(void* recv, size_t count, pithDataType_t type, int peer,
