@@ -150,9 +150,8 @@ nb::object reduce(Self self, nb::handle x, int root, nb::handle op, nb::handle o
                   nb::handle dtype, nb::handle stream) {
   const Options options{async_op, dtype, stream_of(stream)};
   check_root("root", root, *self.p);
-  const auto call = [root](auto from, auto to, auto n, auto type, auto by, auto comm, auto on) {
-    return pithReduce(from, to, n, type, by, root, comm, on);
-  };
+  const auto call = [root](auto from, auto to, auto n, auto type, pithRedOp_t by, auto comm,
+                           auto on) { return pithReduce(from, to, n, type, by, root, comm, on); };
   return reduce_by(call, root == self.p->rank(), self, x, op, out, options);
 }
 
