@@ -243,7 +243,8 @@ Errors CompressedCheck::compare_bounds(const std::vector<std::span<const float>>
   const bool by_rule = spec_.scheme->electors == pith::Electors::each_by_rule;
   const std::optional<pith::Coding> coding = list_coding_of(spec_);
   const double coding_loss = coding ? 0.5 / ((1 << (coding->bits - 1)) - 1) : 0;
-  const int roundings = 1 + std::bit_width(static_cast<unsigned>(team_.ranks() - 1));
+  const int roundings =
+      1 + static_cast<int>(std::bit_width(static_cast<unsigned>(team_.ranks() - 1)));
   const double rounding =
       std::pow(1 + rounding_of(spec_.values), roundings) - 1 + rounding_of_additions(team_.ranks());
   const double least_steps = roundings * team_.ranks() * least_step_of(spec_.values) / parts_;

@@ -366,7 +366,7 @@ TEST_CASE("tcp: a peer that leaves in order is missed only where something waits
     if (me.rank == 1) {
       std::vector<Task<Error>> tasks;
       tasks.push_back(send_one(me, me.comm, 0, 0, 3'000));
-      const std::string wrong = outcome(me, tasks);
+      std::string wrong = outcome(me, tasks);
       me.transport->close(monotonic_ns() + second);
       all.arrive_and_wait();
       return wrong;

@@ -354,7 +354,8 @@ void TcpMesh::keep(Connection& connection) {
   connection.stream = greeting.stream;
   become_ready(connection);
   if (greeting.from < plan_.rank) want(greeting.from);
-  if (!spare_ && unauthenticated_ == 0 && !(spare_ = open_spare())) {
+  if (!spare_ && unauthenticated_ == 0) spare_ = open_spare();
+  if (!spare_ && unauthenticated_ == 0) {
     fail(greeting.from, Failed::How::refused, starved(accept_error_));
   }
 }

@@ -53,6 +53,7 @@ std::vector<RowSet> RowReduction::own_by_owner() {
 
 std::vector<RowsTold> RowReduction::told() const {
   std::vector<RowsTold> told;
+  told.reserve(static_cast<std::size_t>(ranks_));
   for (int r = 0; r < ranks_; ++r) {
     told.push_back({given_.rows, given_.row.width, static_cast<std::uint32_t>(given_.row.type),
                     given_.average ? 1u : 0u, outside_, own(r).numbers.size()});
