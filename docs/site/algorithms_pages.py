@@ -97,7 +97,9 @@ def dense_page(site: Site, programs: Programs, pictures: Path) -> str:
             programs.run("pith-explain", "--collective", collective, "--ranks", "8", "--hosts", "8",
                          "--link", "1g", "--table", "64:64M", "--svg", str(picture))
             parts.append(f"![Cost of {collective} by size](pictures/{picture.name})\n")
-        parts += [_section(site, name, f"collectives/dense/{collective}_{name}.cpp")
+        # A scan and an exclusive one are told in one file.
+        source = "scan" if collective == "exscan" else collective
+        parts += [_section(site, name, f"collectives/dense/{source}_{name}.cpp")
                   for name in names]
     return "\n".join(parts)
 
