@@ -1,7 +1,4 @@
 // Pairs of ranks that connect when the first message between them wants it.
-#include <sys/resource.h>
-#include <unistd.h>
-
 #include <vector>
 
 #include "catch.hpp"
@@ -68,28 +65,5 @@ TEST_CASE("a rank that dies before others have connected to it", "[connections]"
           if (self.rank != 8 && self.rank != 9) result = pithBarrier(comm, nullptr);
           self.in_time(self.since_death_of(3), 5, "the loss");
           fails(result, pithRemoteError, {"rank 3"});
-        }) == "");
-}
-
-TEST_CASE("descriptors that run out when ranks connect later", "[connections]") {
-  CHECK(run_in_time(ranks_here, on_demand(), [](Rank& self) {
-          const Comm comm(self.join());
-          self.meet();
-          const int next = dup(STDERR_FILENO);
-          close(next);
-          const auto room = static_cast<rlim_t>(next + 2);
-          const rlimit both = {room, room};
-          if (self.rank == 7) ensure(setrlimit(RLIMIT_NOFILE, &both) == 0, "no limit");
-          self.meet();
-          std::vector<int> out(ranks_here);
-          std::vector<int> in(ranks_here);
-          const double begun = now_s();
-          pithResult_t result =
-              pithAlltoAll(out.data(), in.data(), 1, pithInt32, comm, self.stream());
-          // Ranks that had all they needed of rank 7 have succeeded.
-          if (result == pithSuccess) result = pithBarrier(comm, nullptr);
-          self.in_time(now_s() - begun, 5, "the call");
-          ensure(result != pithSuccess, "no error");
-          if (self.rank == 7) fails(result, result, {"limit of open files"});
         }) == "");
 }

@@ -2,6 +2,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <array>
+
 #include "catch.hpp"
 #include "ranks.hpp"
 
@@ -174,5 +176,28 @@ TEST_CASE("memory that runs out in the start is told to all", "[limits]") {
           self.in_time(now_s() - begun, 3, "the start");
           ensure(result != pithSuccess, "no error");
           fails(result, result, {"rank 2"});
+        }) == "");
+}
+
+TEST_CASE("descriptors that run out when ranks connect on demand", "[limits]") {
+  Setup setup = of("tcp");
+  setup.environment = {{"PITH_CONNECT_RANKS", "1"}};
+  CHECK(run_in_time(ranks_here, setup, [](Rank& self) {
+          const Comm comm(self.join());
+          self.meet();
+          const int next = dup(STDERR_FILENO);
+          close(next);
+          const auto room = static_cast<rlim_t>(next + 2);
+          if (self.rank == 7) limit(RLIMIT_NOFILE, room, room);
+          self.meet();
+          std::array<int, ranks_here> out{};
+          std::array<int, ranks_here> in{};
+          const double begun = now_s();
+          pithResult_t result = pithAlltoAll(out.data(), in.data(), 1, pithInt32, comm, nullptr);
+          // Ranks that had all they needed of rank 7 have succeeded.
+          if (result == pithSuccess) result = pithBarrier(comm, nullptr);
+          self.in_time(now_s() - begun, 5, "the call");
+          ensure(result != pithSuccess, "no error");
+          if (self.rank == 7) fails(result, result, {"limit of open files"});
         }) == "");
 }
