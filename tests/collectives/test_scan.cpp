@@ -1,7 +1,8 @@
 // Scans: operands meet in the order of the ranks, and the bits of a result depend on the arguments
 // alone, not on schedules, orders of ranks or chunks.
+#include <algorithm>
 #include <array>
-#include <cstring>
+#include <bit>
 #include <string>
 #include <vector>
 
@@ -71,7 +72,8 @@ Result run_scan(const Algorithm& algorithm, int ranks, const Setting& setting) {
 }
 
 bool same_bits(const Vector& a, const Vector& b) {
-  return std::memcmp(a.data(), b.data(), count * sizeof(float)) == 0;
+  const auto bits = [](float value) { return std::bit_cast<std::uint32_t>(value); };
+  return std::ranges::equal(a, b, {}, bits, bits);
 }
 
 // Rank by rank from the left, as it stands.

@@ -232,7 +232,7 @@ std::vector<float> left_by_failure(SparseProgram& program, int rank, std::size_t
 // The call ends on every rank, and holds nothing.
 template <class Ranks>
 std::vector<Error> call_with_liar(Ranks& program, World& world, std::vector<Message>& messages) {
-  const std::vector<Error> errors = run_ranks(world, [&](Call& call, int rank) {
+  std::vector<Error> errors = run_ranks(world, [&](Call& call, int rank) {
     return rank == liar ? lie(call, messages) : program.start(call, rank);
   });
   for (int r = 0; r < ranks; ++r) expect(world.ended(r));
