@@ -14,7 +14,6 @@
 #include "core/descriptor_limit.hpp"
 #include "core/log.hpp"
 #include "transport/tcp/tcp_peer.hpp"
-#include "transport/tcp/tcp_silence.hpp"
 
 namespace pith {
 namespace {
@@ -155,7 +154,6 @@ Error TcpTransport::adopt(Peer& peer, std::vector<Descriptor> streams) {
   for (std::size_t s = 0; s < streams.size(); ++s) {
     Stream& stream = *peer.streams[s];
     stream.socket = std::move(streams[s]);
-    keep_alive(stream.socket.get(), options_.heartbeat_s);
     epoll_event event{};
     event.events = stream.watched = s == 0 ? static_cast<std::uint32_t>(EPOLLIN) : 0;
     event.data.ptr = &stream;

@@ -279,8 +279,9 @@ void TcpMesh::shake_hands(Connection& connection) {
   if (want && *want == Handshake::Want::done) {
     return connection.ours ? become_ready(connection) : keep(connection);
   }
-  if (want)
+  if (want) {
     return connection.watch(epoll_.get(), *want == Handshake::Want::write ? EPOLLOUT : EPOLLIN);
+  }
   if (!connection.ours) return end(connection);
   const int peer = connection.peer;
   const Error why(want.error().code(),
@@ -350,6 +351,7 @@ void TcpMesh::keep(Connection& connection) {
     if (same && one.state == Connection::State::ready) end(one);
   }
   --unauthenticated_;
+  keep_alive(connection.socket.get(), plan_.heartbeat_s);
   connection.peer = greeting.from;
   connection.stream = greeting.stream;
   become_ready(connection);

@@ -34,7 +34,7 @@ class TcpMesh {
  public:
   struct Opened {
     int peer;
-    std::vector<Descriptor> streams;
+    std::vector<Descriptor> streams;  // their idle times are probed, see keep_alive()
   };
   struct Failed {
     enum class How : std::uint8_t {
