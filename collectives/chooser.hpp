@@ -21,8 +21,10 @@ struct DensityFacts {
   bool first = false;
   // By candidate: the share of the gradient's squares that is sent; the least of all ranks'.
   std::array<double, most_candidates> gains{};
-  // By form: the squares of what coding loses, against all; the most of all ranks'.
-  std::array<double, all_forms.size()> losses{};
+  // By coded form: the squares of what coding loses, against all; the most of all ranks'.
+  std::array<double, coded_form_count> losses{};
+  // The share of the squares that the call before sent; the least of all ranks'; 0: not known.
+  double sent = 0;
   // The longest time since the call before in which there was no compressed call, and of it only
   // this vector's share, by elements, if others had calls since then, too.
   double between_s = 0;

@@ -149,9 +149,12 @@ Error check_lists(std::span<const CompressedTensor> tensors) {
   constexpr std::size_t most_elements = std::size_t{1} << 34;     // at one bit an index
   std::size_t pairs = 0;
   std::size_t elements = 0;
+  bool together = false;
+  for_each_form(tensors[0].compressor->spec(), [&together](const Spec& one) {
+    together = together || (one.sparse() && !elects_lists(one));
+  });
+  if (!together) return {};
   for (const CompressedTensor& tensor : tensors) {
-    const Spec& spec = tensor.compressor->spec();
-    if (elects_lists(spec) || !spec.sparse()) return {};
     elements += tensor.count;
     if (tensor.count == 0) continue;
     pairs += most_elected(*tensor.compressor, tensor.count);
@@ -356,7 +359,7 @@ Task<Error> run_compressed(Call& call, std::span<CompressedTensor> tensors, Tuni
   Error error;
   if (!dense || tensors[0].compressor->spec().adapts()) error = check_lists(tensors);
   if (error) co_return error;
-  CallTimes times(calls, *tensors[0].compressor, all, begun_ns);
+  CallTimes times(calls, tensors, all, begun_ns);
   error = begin_all(tensors, call.number(), call.size());
   Traffic traffic;
   Error refused;

@@ -10,7 +10,7 @@ namespace pith {
 namespace {
 
 bool codes_each_value(const Spec& spec) {
-  if (!spec.scheme->coding) return false;
+  if (spec.chooses_scheme() || !spec.scheme->coding) return false;
   const Coding coding = spec.scheme->coding(spec);
   return !coding.keeps_rest && coding.kind != Coding::Kind::signs;
 }

@@ -21,14 +21,19 @@ double between(const CompressorStats::Begun& last, const CompressorStats::Begun&
 
 }  // namespace
 
-CallTimes::CallTimes(CompressedCalls& calls, const Compressor& first, std::size_t elements,
-                     std::uint64_t now_ns)
-    : calls_(calls), step_(first.step) {
+CallTimes::CallTimes(CompressedCalls& calls, std::span<const CompressedTensor> tensors,
+                     std::size_t elements, std::uint64_t now_ns)
+    : calls_(calls), step_(tensors[0].compressor->step) {
   begun_ = {now_ns, calls.busy_seconds(now_ns), calls.elements() + elements};
-  const CompressorStats& last = first.stats;
+  const CompressorStats& last = tensors[0].compressor->stats;
   before_.between_s = between(last.begun, begun_, elements);
   before_.timed = last.timed;
   if (last.timed.step + 1 == step_) before_.took_s = last.timed.seconds;
+  for (const CompressedTensor& tensor : tensors) {
+    const CompressorStats& its = tensor.compressor->stats;
+    before_.squares_sent += std::max(its.squares_sent - its.squares_lost, 0.0);
+    before_.squares_all += its.squares_all;
+  }
   calls.begin(elements, now_ns);
 }
 

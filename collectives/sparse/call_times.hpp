@@ -1,4 +1,4 @@
-// The times of compressed calls, by which later ones are planned.
+// The times of compressed calls, and what they sent, by which later ones are planned.
 #pragma once
 
 #include <cstddef>
@@ -15,14 +15,16 @@ namespace pith {
 struct CallBefore {
   double between_s = 0;          // as in DensityFacts, but of this rank; 0: not known
   double took_s = 0;             // the last one's own part of the time, if it was timed; else 0
+  double squares_sent = 0;       // by the last one, of all tensors: what did not remain
+  double squares_all = 0;        // of these tensors then; NaN: not known
   CompressorStats::Timed timed;  // the last one that was timed
 };
 
 // The times of a call in progress; what it was timed is its own part of them.
 class CallTimes {
  public:
-  // Begins a call of so many elements in all tensors. `first` is the first tensor's compressor.
-  CallTimes(CompressedCalls& calls, const Compressor& first, std::size_t elements,
+  // Begins a call of so many elements in all tensors.
+  CallTimes(CompressedCalls& calls, std::span<const CompressedTensor> tensors, std::size_t elements,
             std::uint64_t now_ns);
   ~CallTimes();
   CallTimes(const CallTimes&) = delete;

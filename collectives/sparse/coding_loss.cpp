@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/sparse_kernel_args.hpp"
+
 namespace pith {
 
 namespace {
@@ -23,10 +25,7 @@ double lost_of_block(const Coding& coding, std::span<const float> block) {
   return double(lost) * double(level) * double(level);
 }
 
-}  // namespace
-
-double squares_lost(const Coding& coding, std::span<const float> magnitudes) {
-  if (!coding.draws) return 0;
+double lost_by_levels(const Coding& coding, std::span<const float> magnitudes) {
   double lost = 0;
   while (!magnitudes.empty()) {
     const auto block = magnitudes.first(std::min<std::size_t>(coding.block, magnitudes.size()));
@@ -34,6 +33,30 @@ double squares_lost(const Coding& coding, std::span<const float> magnitudes) {
     magnitudes = magnitudes.subspan(block.size());
   }
   return lost;
+}
+
+double lost_in_trial(Compute& host, const Coding& coding, std::span<const float> values) {
+  const std::size_t coded_bytes = coding.bytes(values.size());
+  const Scratch memory(host, values.size_bytes() + coded_bytes);
+  std::byte* const decoded = memory.bytes().data;
+  std::byte* const coded = decoded + values.size_bytes();
+  host.run<EncodeValuesKernel>({coding, {}, values.data(), values.size(), coded});
+  host.run<DecodeValuesKernel>({coding, coded, values.size(), decoded, DType::f32, 1});
+  const auto* const found = reinterpret_cast<const float*>(decoded);
+  double lost = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double off = double(values[i]) - double(found[i]);
+    lost += off * off;
+  }
+  return lost;
+}
+
+}  // namespace
+
+double squares_lost(Compute& host, const Coding& coding, std::span<const float> magnitudes) {
+  if (coding.kind == Coding::Kind::bf16 || magnitudes.empty()) return 0;
+  const bool is_known = coding.kind == Coding::Kind::levels && coding.draws && coding.clip == 0;
+  return is_known ? lost_by_levels(coding, magnitudes) : lost_in_trial(host, coding, magnitudes);
 }
 
 }  // namespace pith

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <functional>
 #include <span>
 
@@ -34,18 +35,25 @@ struct Sample {
   // Of what a form loses in the squares of what was coded.
   double loss(std::size_t form) const { return squares > 0 ? lost[form] / squares : 0; }
 
+  // Of all elements, of which there are `count`.
+  double all_squares(std::size_t count) const {
+    return elements > 0 ? largest_squares(histogram, elements) * double(count) / double(elements)
+                        : 0;
+  }
+
   Scratch memory;
   MagnitudeHistogram& histogram;
   std::size_t elements = 0;
-  std::array<double, all_forms.size()> lost{};
+  std::array<double, coded_form_count> lost{};
   double squares = 0;
 };
 
 // Codes some blocks, in every form that the spec may choose.
-void add_losses(const Spec& spec, std::span<const float> magnitudes, Sample& sample) {
+void add_losses(Compute& host, const Spec& spec, std::span<const float> magnitudes,
+                Sample& sample) {
   constexpr std::size_t block = 512;
   constexpr std::size_t most_blocks = 32;
-  if (!spec.quantises()) return;
+  if (!spec.quantises() && !spec.chooses_scheme()) return;
   const std::size_t blocks = chunks_in(magnitudes.size(), block);
   const std::size_t stride = chunks_in(blocks, most_blocks) * block;
   // A block stands for as many as it is one of.
@@ -53,9 +61,10 @@ void add_losses(const Spec& spec, std::span<const float> magnitudes, Sample& sam
   for (std::size_t at = 0; at < magnitudes.size(); at += stride) {
     const auto values = magnitudes.subspan(at, std::min(block, magnitudes.size() - at));
     for (const float one : values) sample.squares += weight * double(one) * double(one);
-    for (std::size_t i = 0; i < all_forms.size(); ++i) {
+    for (std::size_t i = 0; i < coded_form_count; ++i) {
       if (!spec.may_take(all_forms[i])) continue;
-      sample.lost[i] += weight * squares_lost(*coding_of(in_form(spec, all_forms[i])), values);
+      const Coding coding = *coding_of(in_form(spec, all_forms[i]));
+      sample.lost[i] += weight * squares_lost(host, coding, values);
     }
   }
 }
@@ -81,7 +90,7 @@ Task<Error> add_tensor(Call& call, const SparseCall& args, const CompressedTenso
   co_await queue.until(queue.run<SampleKernel>(
       {tensor.compressor->args_of(0, tensor.count), lines, tensor.count / lines, magnitudes}));
   call.host_compute().run<HistogramKernel>({magnitudes, elements, &sample.histogram});
-  add_losses(args.spec(), {magnitudes, elements}, sample);
+  add_losses(call.host_compute(), args.spec(), {magnitudes, elements}, sample);
   sample.elements += elements;
   co_return Error();
 }
@@ -89,7 +98,8 @@ Task<Error> add_tensor(Call& call, const SparseCall& args, const CompressedTenso
 // What all ranks take the least of.
 struct Facts {
   std::array<double, most_candidates> gains{};
-  std::array<double, all_forms.size()> negative_losses{};
+  std::array<double, coded_form_count> negative_losses{};
+  double sent = 0;
   double negative_between_s = 0;
   double negative_last_s = 0;
 };
@@ -116,6 +126,8 @@ Task<Error> take_least(Call& call, Facts& facts) {
 void adapt(Compressor& compressor, const DensityControl& agreed, std::uint64_t step) {
   const Spec& before = compressor.spec();
   if (agreed.density != before.density || agreed.form != before.form) compressor.forecast = {};
+  // What was learned of another scheme's calls may be of long ago.
+  if (before.chooses_scheme() && agreed.form != before.form) compressor.exdyna = {};
   compressor.density_control = agreed;
   compressor.density_control.next = compressor.step + (std::max(agreed.next, step) - step);
   compressor.density_control.probed =
@@ -138,7 +150,11 @@ Task<Error> agree_on_density(Call& call, const SparseCall& args, CallBefore befo
   for (std::size_t i = 0; i < all_densities.count; ++i) {
     least.gains[i] = sample.gain(all_densities[i]);
   }
-  for (std::size_t i = 0; i < all_forms.size(); ++i) least.negative_losses[i] = -sample.loss(i);
+  for (std::size_t i = 0; i < coded_form_count; ++i) least.negative_losses[i] = -sample.loss(i);
+  // Where not all of it was read, this call's gradient stands for the last one's.
+  const bool is_known = !std::isnan(before.squares_all);
+  const double squares = is_known ? before.squares_all : sample.all_squares(all);
+  least.sent = squares > 0 ? std::min(before.squares_sent / squares, 1.0) : 0;
   least.negative_between_s = -before.between_s;
   least.negative_last_s = -before.took_s;
   Error error = co_await take_least(call, least);
@@ -149,6 +165,7 @@ Task<Error> agree_on_density(Call& call, const SparseCall& args, CallBefore befo
   facts.step = step;
   facts.gains = least.gains;
   std::ranges::transform(least.negative_losses, facts.losses.begin(), std::negate());
+  facts.sent = least.sent;
   facts.between_s = -least.negative_between_s;
   facts.last_s = -least.negative_last_s;
   call.chooser().adapt_density(args.spec(), all, facts, control);

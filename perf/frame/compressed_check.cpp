@@ -23,11 +23,19 @@ void sum(const Team& team, std::vector<std::vector<double>>& mine) {
   });
 }
 
+// Of `auto` the spec of a call that elects, or of a dense one: others name themselves.
+pith::Spec electing(const pith::Spec& spec) {
+  if (!spec.chooses_scheme()) return spec;
+  const auto may = [&](pith::Form one) { return is_elected(one) && spec.may_take(one); };
+  const auto found = std::ranges::find_if(pith::all_forms, may);
+  return in_form(spec, found == pith::all_forms.end() ? pith::Form::none : *found);
+}
+
 }  // namespace
 
 CompressedCheck::CompressedCheck(const pith::Spec& spec, const Team& team, std::size_t count,
                                  pithDataType_t type, pithRedOp_t op)
-    : spec_(spec),
+    : spec_(electing(spec)),
       team_(team),
       count_(count),
       type_(type),
@@ -113,10 +121,10 @@ Errors CompressedCheck::check_left(bool keeps_rest,
 std::optional<pith::Coding> CompressedCheck::coding_in_use(const Compressors& compressors) const {
   const std::string name = compressors.stats(0).algorithm;
   for (const pith::Form form : pith::all_forms) {
-    const bool is_used = spec_.quantises() && name == name_of(form);
+    const bool is_used = is_coded(form) && spec_.may_take(form) && name == name_of(form);
     if (is_used) return coding_of(in_form(spec_, form));
   }
-  return coding_of(in_form(spec_, pith::Form::none));
+  return spec_.chooses_scheme() ? std::nullopt : coding_of(in_form(spec_, pith::Form::none));
 }
 
 Vectors CompressedCheck::sums_of(const std::vector<std::span<const float>>& gradients) const {

@@ -195,7 +195,7 @@ void CompressedTiming::add_move(const Case& at, Compressed& what) const {
         team_.size();
   }
   what.density = 1;
-  what.ways.add({options_.iters, 0, {std::string(spec_.scheme->name)}, {}});
+  what.ways.add({options_.iters, 0, {std::string(spec_.stated().name)}, {}});
 }
 
 // What a rank sends in a plain float32 call, in the mean over the ranks: of an allreduce a ring.

@@ -38,7 +38,7 @@ inline std::uint64_t begin_call(Recorder& recorder, std::uint32_t number,
     all += bytes;
   }
   return begin_call(recorder, number, all, name_of(Collective::allreduce),
-                    args.tensors[0].compressor->spec().scheme->name);
+                    args.tensors[0].compressor->spec().stated().name);
 }
 
 inline std::uint64_t begin_call(Recorder& recorder, std::uint32_t number, const PairArgs& args) {

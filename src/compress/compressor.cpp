@@ -22,6 +22,12 @@ namespace pith {
 
 namespace {
 
+bool may_change_accumulators(const Spec& spec) {
+  bool may = false;
+  for_each_form(spec, [&may](const Spec& one) { may = may || changes_accumulators(one); });
+  return may;
+}
+
 void count_in(CompressorStats& stats, const PassResult& found) {
   stats.nonfinite += found.nonfinite;
   stats.squares_all += found.squares;
@@ -36,7 +42,7 @@ Expected<std::unique_ptr<Compressor>> Compressor::create(std::string_view text) 
 }
 
 Compressor::Compressor(const Spec& spec)
-    : spec_(spec), spec_digest_(spec.digest()), notes_changes_(changes_accumulators(spec)) {
+    : spec_(spec), spec_digest_(spec.digest()), notes_changes_(may_change_accumulators(spec)) {
   follow_step(spec_, step);
 }
 Compressor::~Compressor() = default;
@@ -239,7 +245,10 @@ void Compressor::give_back(Compute& host, Taken& taken) {
 }
 
 void Compressor::keep_losses(Compute& host, const SparseList& losses) {
-  if (!spec_.feedback) return;             // the accumulator keeps nothing
+  if (!spec_.feedback) return;  // the accumulator keeps nothing
+  double squares = 0;
+  host.run<SquaresKernel>({losses.values, losses.count, DType::f32, &squares});
+  stats.squares_lost += squares;
   taken_[0].losses.reserve(losses.count);  // what is added is noted: nothing fails between
   add_pairs(host, accumulator(), losses, DType::f32);
   const SparseList kept = taken_[0].losses.append_nonzero(losses);
@@ -304,7 +313,8 @@ void Compressor::end(Compute& host) {
 // so that a call that has succeeded does not fail.
 void Compressor::deliver_whole(Compute& host) {
   if (taken_[1].whole) taken_[1].delivered = false;
-  if (notes_changes_) {
+  taken_[0].rest = changes_accumulators(spec_);
+  if (taken_[0].rest) {
     std::swap(changes_, delivered_);
     AccumulateKernel::Args pass = args_of(0, count_);
     pass.gradient = reinterpret_cast<const std::byte*>(delivered_.data());
@@ -329,7 +339,7 @@ void Compressor::return_after(Compute& host, std::uint32_t completed) {
     taken.delivered = false;
     clear_spent(host);
     if (taken.whole) {
-      if (notes_changes_) delivered_.scale(vectors(host), -1);
+      if (taken.rest) delivered_.scale(vectors(host), -1);
       const auto* values = reinterpret_cast<const std::byte*>(delivered_.data());
       add_reachable(vectors(host), reachable(host), {accumulator(), values, count_, false});
     } else {

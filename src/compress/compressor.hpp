@@ -175,7 +175,8 @@ class Compressor : public SchemeState {
   struct Taken {
     std::uint32_t call = 0;
     bool delivered = false;  // the call has succeeded
-    bool whole = false;      // took from all elements; kept in delivered_, with a rest negative
+    bool whole = false;      // took from all elements; kept in delivered_
+    bool rest = false;       // in which case there are changes in delivered_
     float factor = 1;        // product of scale() calls since then
     bool knows_before = false;
     SchemeState before;
@@ -195,9 +196,9 @@ class Compressor : public SchemeState {
   }
   Compute& reachable(Compute& host) const { return device_ && !queue_ ? device_->pinned() : host; }
 
-  Spec spec_;                        // only density and form change, with density=auto
+  Spec spec_;                        // with density=auto as the present call's
   const std::uint64_t spec_digest_;  // cached: needs the spec's text
-  const bool notes_changes_;         // of the spec, whatever its density
+  const bool notes_changes_;         // some call that the spec allows does
   bool shaped_ = false;
   std::size_t count_ = 0;
   DType type_ = DType::f32;

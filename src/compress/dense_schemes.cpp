@@ -28,7 +28,6 @@ constexpr std::array<std::string_view, 3> bits_words = {"2", "4", "8"};
 constexpr std::array<std::string_view, 6> block_words = {"128",  "256",  "512",
                                                          "1024", "2048", "4096"};
 constexpr std::uint8_t bits_4 = 1;
-constexpr std::uint8_t bits_8 = 2;
 constexpr std::uint8_t block_256 = 1;
 constexpr std::uint8_t block_512 = 2;
 constexpr std::uint8_t block_1024 = 3;
@@ -243,14 +242,8 @@ const Scheme three_lc_scheme{
               .sparsity = static_cast<float>(spec.numbers[0])};
     }};
 
-std::string_view name_of(Form form) { return keys::quantise_words[static_cast<std::size_t>(form)]; }
-
 std::optional<Coding> coding_of(const Spec& spec) {
-  Spec own = spec;
-  if (spec.form != Form::none) {
-    own = Spec::of(spec.form == Form::bf16 ? bf16_scheme : qsgd_scheme);
-    if (spec.form == Form::qsgd8) own.choices[0] = bits_8;
-  }
+  const Spec own = spec.form == Form::none ? spec : spec_of(spec.form);
   if (!own.scheme->coding) return std::nullopt;
   return own.scheme->coding(own);
 }

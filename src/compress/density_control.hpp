@@ -31,6 +31,12 @@ struct DensityControl {
   bool probes = false;       // the next call is one
   bool moved = false;        // the link has changed since the last one
   std::uint64_t probed = 0;  // the step of the last probe or change; 0: none yet
+  // Of `auto`, by elected form: what its last calls sent of what the sample promised of the largest
+  // elements, in squares; 0: not known.
+  std::array<float, form_count - coded_form_count - 1> shares{};
+
+  float& share(Form one) { return shares[number_of(one) - coded_form_count - 1]; }
+  float share(Form one) const { return shares[number_of(one) - coded_form_count - 1]; }
 };
 
 // With a fixed density both ways of a call are timed in rounds: three calls as the ones before,

@@ -21,8 +21,7 @@ inline std::uint64_t usual_density_range() { return density_range(0.001F, 0.1F);
 inline constexpr std::string_view range_separator = "..";
 std::string density_text(std::uint64_t bits);
 // With density=auto: makes density and form what was agreed on for the next call. Before that, a
-// form that quantise= names (of several qsgd8, which loses little for a quarter of the bytes), or
-// the candidate next to the scheme's default.
+// form that is allowed, or the candidate next to the scheme's default.
 void follow(Spec& spec, const DensityControl& agreed);
 
 }  // namespace pith

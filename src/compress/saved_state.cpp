@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "compress/state_bytes.hpp"
 #include "core/mix.hpp"
@@ -54,8 +56,11 @@ bool load_density(SchemeState& state, const StateShape& shape, StateReader& in) 
 
 // What the spec may choose, or 0: nothing was chosen.
 bool is_choice(const Spec& spec, double density, Form form) {
-  if (form != Form::none) return form <= Form::qsgd4 && spec.may_take(form) && density == 1;
-  if (density == 0 || (density == 1 && spec.may_bypass)) return true;
+  if (number_of(form) >= form_count || (form != Form::none && !spec.may_take(form))) return false;
+  if (is_coded(form)) return density == 1;
+  const bool is_dense = form == Form::none && density == 1 && spec.may_bypass;
+  if (density == 0 || is_dense) return form == Form::none;
+  if (spec.chooses_scheme() && form == Form::none) return false;
   constexpr double rounded = 1 + 1e-9;
   return density >= double(spec.least_density) && density <= rounded * spec.largest_density();
 }
@@ -77,17 +82,39 @@ bool load_form(SchemeState& state, const StateShape& shape, StateReader& in) {
   return shape.spec.adapts();
 }
 
-// Sections that every scheme has, the last two only with density=auto; the others are listed by
-// the scheme.
+void save_shares(const SchemeState& state, StateWriter& out) {
+  out.value(state.density_control.shares);
+}
+
+bool load_shares(SchemeState& state, const StateShape& shape, StateReader& in) {
+  state.density_control.shares = in.value<decltype(DensityControl::shares)>();
+  return shape.spec.chooses_scheme() && is_sound(state.density_control);
+}
+
+// Sections that every scheme has, the third and fourth only with density=auto, the last of `auto`
+// only; the others are listed by the scheme.
 constexpr StateSection common_sections[] = {
     {"step", save_plain<&SchemeState::step>, load_plain<&SchemeState::step>},
     {"layout", save_plain<&SchemeState::layout>, load_plain<&SchemeState::layout>},
     {"density", save_density, load_density},
     {"form", save_form, load_form},
+    {"shares", save_shares, load_shares},
 };
 
 std::span<const StateSection> common_of(const Spec& spec) {
-  return std::span(common_sections).first(spec.adapts() ? 4 : 2);
+  return std::span(common_sections).first(spec.chooses_scheme() ? 5 : (spec.adapts() ? 4 : 2));
+}
+
+// Those that the schemes of the spec's calls list, each once.
+std::vector<StateSection> listed_of(const Spec& spec) {
+  std::vector<StateSection> all;
+  for_each_form(spec, [&all](const Spec& one) {
+    for (const StateSection& section : one.scheme->sections) {
+      const auto is_same = [&](const StateSection& known) { return known.name == section.name; };
+      if (std::ranges::none_of(all, is_same)) all.push_back(section);
+    }
+  });
+  return all;
 }
 
 void write_section(const StateSection& section, const SchemeState& state, StateWriter& out) {
@@ -100,15 +127,28 @@ void write_section(const StateSection& section, const SchemeState& state, StateW
 
 void write_state(const SchemeState& state, const Spec& spec, StateWriter& out) {
   const auto common = common_of(spec);
-  out.value(static_cast<std::uint64_t>(common.size() + spec.scheme->sections.size()));
+  const auto listed = listed_of(spec);
+  out.value(static_cast<std::uint64_t>(common.size() + listed.size()));
   for (const StateSection& section : common) write_section(section, state, out);
-  for (const StateSection& section : spec.scheme->sections) write_section(section, state, out);
+  for (const StateSection& section : listed) write_section(section, state, out);
 }
 
 const StateSection* find_section(std::span<const StateSection> sections, std::string_view name) {
   const auto found = std::find_if(sections.begin(), sections.end(),
                                   [&](const StateSection& one) { return one.name == name; });
   return found == sections.end() ? nullptr : &*found;
+}
+
+// Of `auto` the spec by which a listed section is read: that of its form, if that lists it, else of
+// the first form that does.
+Spec reading_spec(const Spec& spec, Form form, std::string_view section) {
+  if (!spec.chooses_scheme()) return spec;
+  std::optional<Spec> found;
+  for_each_form(spec, [&](const Spec& one) {
+    const bool lists = find_section(one.scheme->sections, section) != nullptr;
+    if (lists && (!found || one.form == form)) found = one;
+  });
+  return found.value_or(spec);
 }
 
 // For states of an older version, in which every scheme saved the sections of all schemes.
@@ -123,10 +163,14 @@ bool read_section(SchemeState& state, const StateShape& shape, StateReader& in) 
   const std::string_view name = in.text();
   StateReader content(in.bytes(in.value<std::uint64_t>()));
   if (!in.good()) return false;
-  const StateSection* section = find_section(common_sections, name);
-  if (!section) section = find_section(shape.spec.scheme->sections, name);
-  if (section) return section->load(state, shape, content) && content.ended();
-  return is_of_another(name);
+  if (const StateSection* section = find_section(common_sections, name)) {
+    return section->load(state, shape, content) && content.ended();
+  }
+  const auto listed = listed_of(shape.spec);
+  const StateSection* const section = find_section(listed, name);
+  if (!section) return is_of_another(name);
+  const Spec spec = reading_spec(shape.spec, state.density_control.form, name);
+  return section->load(state, {spec, shape.count}, content) && content.ended();
 }
 
 bool read_state(SchemeState& state, const StateShape& shape, StateReader& in) {

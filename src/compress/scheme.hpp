@@ -15,11 +15,12 @@ namespace pith {
 
 // A key of a scheme, and how its value is stored in a spec.
 struct Key {
-  enum class Kind : std::uint8_t { word, integer, real, density };
+  enum class Kind : std::uint8_t { word, set, integer, real, density };
 
   std::string_view name;
   std::span<const std::string_view> words = {};  // the allowed values; empty: a number
-  // The stored value: a word's number, or a real number's bits.
+  // The stored value: a word's number, the bits of the numbers of a set's words, which the text
+  // joins by `+`, or a real number's bits.
   std::uint64_t (*get)(const Spec& spec) = nullptr;
   void (*set)(Spec& spec, std::uint64_t value) = nullptr;
   // For numbers: the range, with `least` exclusive for reals and `most` inclusive, and its
@@ -40,6 +41,7 @@ enum class Electors : std::uint8_t {
   each_then_owners,  // each_rank; of the sums each rank those of its own part that are delivered
   each_then_pairs,   // each_rank; of two ranks' sums one of them those that go on
   all_alike,         // every rank alike, so that no index is sent
+  as_chosen,         // as those of the schemes that it allows, see auto/forms.hpp
 };
 
 // How momentum is corrected, see momentum/velocity.hpp.
@@ -127,8 +129,6 @@ struct Scheme {
   SchemeChecks checks = {};
 };
 
-// Its word for quantise=.
-std::string_view name_of(Form form);
 // How a call's values are coded, by the present form or by the scheme; none: they are not. Calls in
 // a form have the exchange `coded`.
 std::optional<Coding> coding_of(const Spec& spec);
@@ -187,7 +187,16 @@ inline bool keeps_rest(const Spec& spec) {
   return keeps_coding_loss(spec) || (rank_of(spec) > 0 && spec.feedback);
 }
 inline std::string_view exchange_name(const Spec& spec) {
-  return spec.form == Form::none ? spec.scheme->exchange : "coded";
+  return is_coded(spec.form) ? "coded" : spec.scheme->exchange;
+}
+
+// The specs that calls may have: the stated one, and those of the forms that it allows.
+template <class Visit>
+void for_each_form(const Spec& spec, Visit visit) {
+  if (!spec.chooses_scheme()) visit(spec);
+  for (const Form form : all_forms) {
+    if (spec.may_take(form)) visit(in_form(spec, form));
+  }
 }
 
 // In the order of the table.

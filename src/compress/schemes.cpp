@@ -75,6 +75,7 @@ constexpr std::array table{
     &exdyna_scheme,     //
     &micro_scheme,      //
     &deft_scheme,       //
+    &auto_scheme,       //
     &choco_scheme,      //
 };
 

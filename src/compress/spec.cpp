@@ -88,10 +88,20 @@ std::optional<std::uint64_t> parse_number(const Key& key, std::string_view text)
   return std::bit_cast<std::uint64_t>(*number);
 }
 
+std::vector<std::string_view> words_in(const Key& key, std::uint64_t set) {
+  std::vector<std::string_view> words;
+  for (std::size_t i = 0; i < key.words.size(); ++i) {
+    if ((set >> i & 1) != 0) words.push_back(key.words[i]);
+  }
+  return words;
+}
+
 std::string text_of(const Key& key, std::uint64_t value) {
   switch (key.kind) {
     case Key::Kind::word:
       return std::string(key.words[value]);
+    case Key::Kind::set:
+      return fmt::format("{}", fmt::join(words_in(key, value), "+"));
     case Key::Kind::integer:
       return fmt::format("{}", value);
     case Key::Kind::real:
@@ -102,22 +112,39 @@ std::string text_of(const Key& key, std::uint64_t value) {
   return {};
 }
 
+std::optional<std::uint64_t> parse_word(const Key& key, std::string_view word) {
+  const auto found = std::find(key.words.begin(), key.words.end(), word);
+  if (found == key.words.end()) return std::nullopt;
+  return static_cast<std::uint64_t>(found - key.words.begin());
+}
+
+// None: a word is not known, or comes twice.
+std::optional<std::uint64_t> parse_set(const Key& key, std::string_view text) {
+  std::uint64_t set = 0;
+  for (std::size_t begin = 0; begin != text.npos;) {
+    const std::size_t end = text.find('+', begin);
+    const auto word = parse_word(key, text.substr(begin, end - begin));
+    if (!word || (set >> *word & 1) != 0) return std::nullopt;
+    set |= std::uint64_t{1} << *word;
+    begin = end == text.npos ? end : end + 1;
+  }
+  return set;
+}
+
 Error set_key(std::string_view text, const Key& key, std::string_view value, Spec& spec) {
-  if (key.words.empty()) {
-    const auto number = parse_number(key, value);
-    if (!number) {
-      return bad(text, fmt::format("{} is \"{}\", expected {}", key.name, value, key.expected));
-    }
-    key.set(spec, *number);
+  const bool is_set = key.kind == Key::Kind::set;
+  const auto found = is_set              ? parse_set(key, value)
+                     : key.words.empty() ? parse_number(key, value)
+                                         : parse_word(key, value);
+  if (found) {
+    key.set(spec, *found);
     return {};
   }
-  const auto found = std::find(key.words.begin(), key.words.end(), value);
-  if (found == key.words.end()) {
-    return bad(text, fmt::format("{} is \"{}\", expected one of {}", key.name, value,
-                                 fmt::join(key.words, ", ")));
-  }
-  key.set(spec, static_cast<std::uint64_t>(found - key.words.begin()));
-  return {};
+  const std::string expected =
+      key.words.empty() ? std::string(key.expected)
+                        : fmt::format("{} {}", is_set ? "some, joined by +, of" : "one of",
+                                      fmt::join(key.words, ", "));
+  return bad(text, fmt::format("{} is \"{}\", expected {}", key.name, value, expected));
 }
 
 Error check_density(std::string_view text, const Spec& spec) {
@@ -129,9 +156,11 @@ Error check_density(std::string_view text, const Spec& spec) {
   if (spec.quantises() && spec.objective != usual) {
     return bad(text, "objective is paper, expected ratio with quantise");
   }
-  if (spec.adapts() || (is_usual && !spec.quantises())) return {};
-  return bad(text,
-             "density is fixed, expected auto or a range with objective, weight and quantise");
+  if (spec.adapts() || (is_usual && !spec.quantises() && !spec.chooses_scheme())) return {};
+  return bad(text, spec.chooses_scheme()
+                       ? "density is fixed, expected auto or a range"
+                       : "density is fixed, expected auto or a range with objective, weight and "
+                         "quantise");
 }
 
 // A bound as large as the values would let all of them be zero.
@@ -195,8 +224,13 @@ Spec Spec::of(const Scheme& scheme) {
   spec.choices = scheme.choices;
   spec.numbers = scheme.numbers;
   spec.feedback = scheme.feedback;
+  if (scheme.electors != Electors::as_chosen) return spec;
+  spec.allowed = usual_forms();
+  set_density(spec, usual_density_range());
   return spec;
 }
+
+const Scheme& Spec::stated() const { return chooses_scheme() ? auto_scheme : *scheme; }
 
 bool Spec::sparse() const { return scheme->electors != Electors::nobody; }
 
@@ -207,9 +241,9 @@ double Spec::largest_density() const {
 }
 
 std::string Spec::text() const {
-  std::string out(scheme->name);
+  std::string out(stated().name);
   char separator = ':';
-  for (const Key& key : scheme->keys) {
+  for (const Key& key : stated().keys) {
     const std::uint64_t value = key.get(*this);
     out += fmt::format("{}{}={}", separator, key.name, text_of(key, value));
     separator = ',';
@@ -217,14 +251,14 @@ std::string Spec::text() const {
   return out;
 }
 
-// A byte for the scheme, four bits per word key; then one word per number.
+// A byte for the scheme, four bits per word key; then one word per number or set.
 Spec::Packed Spec::pack() const {
   const auto all = schemes();
   Packed packed = {
-      static_cast<std::uint64_t>(std::find(all.begin(), all.end(), scheme) - all.begin())};
+      static_cast<std::uint64_t>(std::find(all.begin(), all.end(), &stated()) - all.begin())};
   unsigned shift = 8;
   std::size_t number = 1;
-  for (const Key& key : scheme->keys) {
+  for (const Key& key : stated().keys) {
     const std::uint64_t value = key.get(*this);
     if (key.kind == Key::Kind::word) {
       packed[0] |= value << std::exchange(shift, shift + 4);
@@ -241,7 +275,7 @@ Spec Spec::unpack(const Packed& packed) {
   Spec spec = of(*all[std::min<std::size_t>(packed[0] & 255, all.size() - 1)]);
   unsigned shift = 8;
   std::size_t number = 1;
-  for (const Key& key : spec.scheme->keys) {
+  for (const Key& key : spec.stated().keys) {
     if (key.kind == Key::Kind::word) {
       const std::uint64_t word = packed[0] >> std::exchange(shift, shift + 4) & 15;
       key.set(spec, std::min<std::uint64_t>(word, key.words.size() - 1));

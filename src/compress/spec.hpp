@@ -9,13 +9,14 @@
 #include <string>
 #include <string_view>
 
+#include "compress/auto/forms.hpp"
 #include "core/dtype.hpp"
 #include "core/error.hpp"
 
 namespace pith {
 
-struct Scheme;
 extern const Scheme none_scheme;
+extern const Scheme auto_scheme;
 
 // How values at common indices are reduced.
 enum class Reduction : std::uint8_t { direct, ring, tree };
@@ -27,16 +28,14 @@ inline constexpr double usual_weight(Objective objective) {
   return objective == Objective::ratio ? 0.5 : 0.6;
 }
 
-// How density=auto sends all elements with fewer bits: as the schemes bf16, qsgd:bits=8 and
-// qsgd:bits=4 do. None that rounds small values to zero in every call, as int8 does: no residual
-// keeps them. (bf16 rounds each value by at most its 256th part.)
-enum class Form : std::uint8_t { none, bf16, qsgd8, qsgd4 };
-inline constexpr std::array all_forms{Form::bf16, Form::qsgd8, Form::qsgd4};
-// Which of these it may choose; the first ones are numbered like the forms.
+// How density=auto may send all elements with fewer bits; the first ones are numbered like the
+// forms. None that rounds small values to zero in every call, as int8 does: no residual keeps them.
+// (bf16 rounds each value by at most its 256th part.)
 enum class Quantise : std::uint8_t { never, bf16, qsgd8, qsgd4, any };
 
 struct Spec {
-  const Scheme* scheme = &none_scheme;
+  const Scheme* scheme = &none_scheme;  // of `auto`: the present one
+  std::uint64_t allowed = 0;            // of `auto`: its forms, by bits of their numbers; else 0
   // Keys that several schemes have:
   double density = 0;       // with density=auto: the present one
   float least_density = 0;  // the range of density=auto; 0: it is fixed
@@ -44,7 +43,7 @@ struct Spec {
   Objective objective = Objective::ratio;  // of density=auto, as the next one
   double time_weight = usual_weight(Objective::ratio);
   Quantise quantise = Quantise::never;
-  Form form = Form::none;  // the present one, none unless the density is 1
+  Form form = Form::none;  // the present one
   Reduction reduction = Reduction::direct;
   DType values = DType::f32;  // type in messages: f32, bf16 or f16
   bool feedback = true;
@@ -70,6 +69,10 @@ struct Spec {
   using Packed = std::array<std::uint64_t, 6>;
   Packed pack() const;
   static Spec unpack(const Packed& packed);
+  // The scheme that the text names.
+  const Scheme& stated() const;
+  // Whether that is `auto`.
+  bool chooses_scheme() const { return allowed != 0; }
   // Whether elements are elected.
   bool sparse() const;
   // Whether density=auto.
@@ -83,18 +86,14 @@ struct Spec {
   }
   bool quantises() const { return quantise != Quantise::never; }
   bool may_take(Form one) const {
-    return quantise == Quantise::any || quantise == static_cast<Quantise>(one);
+    if (one == Form::none) return false;
+    if (chooses_scheme()) return (allowed >> number_of(one) & 1) != 0;
+    if (quantise == Quantise::any) return one <= Form::qsgd4;
+    return number_of(one) == static_cast<std::size_t>(quantise);
   }
 
   bool operator==(const Spec&) const = default;
 };
-
-// The spec of a call in which all elements have this form.
-inline Spec in_form(Spec spec, Form form) {
-  spec.form = form;
-  spec.density = 1;
-  return spec;
-}
 
 // The number of elements that a density elects: floor(density * count) in double, at least 1.
 std::size_t elected_of(double density, std::size_t count);

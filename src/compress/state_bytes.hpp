@@ -111,7 +111,9 @@ inline bool is_sound(const ThresholdForecast::State& state) {
 inline bool is_sound(const DensityControl& control) {
   const auto is_sum = [](double sum) { return std::isfinite(sum) && sum >= 0; };
   const LinkSums& link = control.link;
-  return control.density >= 0 && control.density <= 1 && is_sum(link.messages_messages) &&
+  const auto is_share = [](float share) { return share >= 0 && share <= 1; };
+  return control.density >= 0 && control.density <= 1 &&
+         std::ranges::all_of(control.shares, is_share) && is_sum(link.messages_messages) &&
          is_sum(link.messages_bytes) && is_sum(link.bytes_bytes) && is_sum(link.messages_seconds) &&
          is_sum(link.bytes_seconds);
 }

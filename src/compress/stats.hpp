@@ -14,6 +14,7 @@ struct CompressorStats {
   int leader = -1;
   double squares_sent = 0;  // of what this rank sent
   double squares_all = 0;   // of gradient plus residual; NaN: not all of it was read
+  double squares_lost = 0;  // of sums that were not delivered, and remain on this rank
   double residual_squares = 0;
   double imbalance = 1;
   std::uint64_t bytes_sent = 0;

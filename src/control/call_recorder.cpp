@@ -83,7 +83,7 @@ Spec load(const SpecWords& words) {
 }
 
 void add_compressor(std::vector<CallFact>& facts, const Spec& spec) {
-  facts.push_back({"compressor", std::string(spec.scheme->name)});
+  facts.push_back({"compressor", std::string(spec.stated().name)});
   add_keys(facts, spec.text());
 }
 
@@ -163,7 +163,7 @@ void CallRecorder::read_compressed(const Entry& e, const CollectiveArgs& args, R
   std::string behind = fmt::format(", step {}", step);
   if (scale != 1) behind += fmt::format(", scale {}", scale);
   read.line = fmt::format("{}, {}{}", before, spec.text(), behind);
-  read.note.text = fmt::format("{}, {}{}", before, spec.scheme->name, behind);
+  read.note.text = fmt::format("{}, {}{}", before, spec.stated().name, behind);
   std::vector<CallFact>& facts = read.note.facts;
   facts.push_back({"tensors", fmt::format("{}", tensors)});
   add_compressor(facts, spec);

@@ -81,40 +81,60 @@ constexpr double never = std::numeric_limits<double>::infinity();
 // By so much the bytes of a call may grow at once.
 constexpr double growth = 4;
 
-// What a spec may choose: the candidates, a dense call, the forms, in this order.
+// What a spec may choose: the candidates of each elected form, a dense call, the coded forms, in
+// this order.
 class Options {
  public:
-  static constexpr std::size_t most = most_candidates + 1 + all_forms.size();
+  static constexpr std::size_t most =
+      (form_count - coded_form_count) * most_candidates + 1 + coded_form_count;
 
   Options(const Spec& spec, int ranks) : candidates_(candidates_of(spec)) {
-    for (std::size_t i = 0; i < candidates_.count; ++i) add({candidates_[i], Form::none});
+    if (!spec.chooses_scheme()) add_candidates(Form::none);
+    add_all(spec, is_elected);
+    sparse_ = count_;
     if (spec.may_bypass) add({1, Form::none});
-    for (const Form form : all_forms) {
-      if (spec.may_take(form) && ranks > 1) add({1, form});
-    }
+    // A rank alone codes for nobody, but if it may do nothing else.
+    if (ranks > 1 || count_ == 0) add_all(spec, is_coded);
   }
   std::span<const DensityChoice> all() const { return std::span(options_).first(count_); }
-  std::size_t sparse() const { return candidates_.count; }
+  std::size_t sparse() const { return sparse_; }
   // Of what the spec has at present; size() if it may no longer.
   std::size_t present(const Spec& spec) const {
-    if (spec.form == Form::none && !spec.adapted_to_dense()) return nearest(spec.density);
-    const auto found = std::ranges::find(all().subspan(sparse()), present_of(spec));
-    return static_cast<std::size_t>(found - all().begin());
+    const DensityChoice now = present_of(spec);
+    const bool is_sparse = spec.chooses_scheme()
+                               ? is_elected(spec.form)
+                               : spec.form == Form::none && !spec.adapted_to_dense();
+    const auto found =
+        is_sparse ? std::ranges::find(all().first(sparse_), spec.form, &DensityChoice::form)
+                  : std::ranges::find(all().subspan(sparse_), now);
+    const auto first = static_cast<std::size_t>(found - all().begin());
+    return is_sparse ? first + nearest(spec.density) : first;
   }
   std::size_t size() const { return count_; }
   std::size_t nearest(double density) const { return candidates_.nearest(density); }
+  // Of a sparse option.
+  std::size_t candidate(std::size_t option) const { return option % candidates_.count; }
 
  private:
   void add(const DensityChoice& option) { options_[count_++] = option; }
+  void add_candidates(Form form) {
+    for (std::size_t i = 0; i < candidates_.count; ++i) add({candidates_[i], form});
+  }
+  void add_all(const Spec& spec, bool (*wanted)(Form)) {
+    for (const Form form : all_forms) {
+      if (!spec.may_take(form) || !wanted(form)) continue;
+      is_coded(form) ? add({1, form}) : add_candidates(form);
+    }
+  }
 
   Candidates candidates_;
   std::array<DensityChoice, most> options_{};
   std::size_t count_ = 0;
+  std::size_t sparse_ = 0;
 };
 
 CallCost cost_of(Spec spec, const DensityChoice& choice, std::size_t count, int ranks) {
-  spec.density = choice.density;
-  spec.form = choice.form;
+  take_form(spec, choice.form, choice.density);
   return way_cost(spec, spec.adapted_to_dense(), count, ranks);
 }
 
@@ -127,25 +147,42 @@ using Points = std::array<Point, Options::most>;
 // The least wins.
 using Prices = std::array<double, Options::most>;
 
-double lack_of(const Spec& spec, const DensityFacts& facts, std::size_t option,
-               const DensityChoice& choice) {
-  constexpr double least_gain = 1e-9;
-  if (choice.form != Form::none) {
-    return 1 + 2 * facts.losses[static_cast<std::size_t>(choice.form) - 1];
-  }
-  if (choice.density >= 1) return 1;
-  const double squares = std::max(facts.gains[option], least_gain);
+constexpr double least_gain = 1e-9;
+
+// Each rank's values are coded, and then their sums.
+double lack_of_coded(const Spec& spec, const DensityFacts& facts, Form form) {
+  const double lost = facts.losses[number_of(form) - 1];
+  const Coding coding = *coding_of(in_form(spec, form));
+  if (coding.draws) return 1 + 2 * lost;
+  const double kept = std::max(1 - lost, least_gain);
+  return coding.keeps_rest ? 1 / kept : 1 / (kept * kept);
+}
+
+double lack_of_elected(const Spec& spec, double squares) {
   const bool norms = spec.objective == Objective::ratio && spec.feedback;
-  return 1 / (norms ? std::sqrt(squares) : squares);
+  const double kept = std::max(squares, least_gain);
+  return 1 / (norms ? std::sqrt(kept) : kept);
+}
+
+// Nobody knows what a form misses that was not tried: it has the benefit of the doubt.
+double known_share(Form form, const DensityControl& control) {
+  if (!is_elected(form) || control.share(form) == 0) return 1;
+  return double(control.share(form));
 }
 
 Points points_of(const Spec& spec, const Options& options, std::size_t count, int ranks,
-                 const LinkCost& link, const DensityFacts& facts) {
+                 const LinkCost& link, const DensityFacts& facts, const DensityControl& control) {
   Points points;
   for (std::size_t i = 0; i < options.size(); ++i) {
     const DensityChoice& option = options.all()[i];
-    const CallCost cost = cost_of(spec, option, count, ranks);
-    points[i] = {cost.seconds(link.alpha, link.beta), lack_of(spec, facts, i, option)};
+    Point& point = points[i];
+    point.seconds = cost_of(spec, option, count, ranks).seconds(link.alpha, link.beta);
+    if (i < options.sparse()) {
+      const double share = known_share(option.form, control);
+      point.lack = lack_of_elected(spec, share * facts.gains[options.candidate(i)]);
+    } else if (is_coded(option.form)) {
+      point.lack = lack_of_coded(spec, facts, option.form);
+    }
   }
   return points;
 }
@@ -222,11 +259,25 @@ DensityChoice choose_by_paper(const Spec& spec, const Options& options, const Po
 }  // namespace
 
 DensityChoice choose_density(const Spec& spec, std::size_t count, int ranks, const LinkCost& link,
-                             const DensityFacts& facts) {
+                             const DensityFacts& facts, const DensityControl& control) {
   const Options options(spec, ranks);
-  const Points points = points_of(spec, options, count, ranks, link, facts);
+  const Points points = points_of(spec, options, count, ranks, link, facts, control);
   return spec.objective == Objective::paper ? choose_by_paper(spec, options, points)
                                             : choose_by_ratio(spec, options, points, facts);
+}
+
+void learn_share(const Spec& spec, const DensityFacts& facts, DensityControl& control) {
+  constexpr float fading = 0.01F;
+  constexpr double least = 1e-3;
+  if (!spec.chooses_scheme()) return;
+  for (float& share : control.shares) {
+    if (share > 0) share += fading * (1 - share);
+  }
+  const double promised = facts.gains[candidates_of(spec).nearest(spec.density)];
+  if (!is_elected(spec.form) || !(facts.sent > 0) || !(promised > 0)) return;
+  const auto found = static_cast<float>(std::clamp(facts.sent / promised, least, 1.0));
+  float& share = control.share(spec.form);
+  share = share == 0 ? found : (share + found) / 2;
 }
 
 DensityChoice cautious_choice(const Spec& spec, DensityChoice best, std::size_t count, int ranks) {
@@ -256,18 +307,21 @@ bool is_probe_due(const Spec& spec, const DensityControl& control, std::uint64_t
   return spec.objective == Objective::ratio && is_over;
 }
 
-// Candidates have ever more bytes. What they leave out comes later, while a form loses what it
-// does.
+// Among elections, whose candidates have ever more bytes: what they leave out comes later, while a
+// coding loses what it does.
 DensityChoice other_bytes(const Spec& spec, std::size_t count, int ranks) {
   constexpr double apart = 1.8;
   const DensityChoice present = present_of(spec);
   const double its = cost_of(spec, present, count, ranks).bytes;
   if (ranks == 1 || count == 0) return present;
-  const Candidates candidates = candidates_of(spec);
+  const Options options(spec, ranks);
+  const std::span sparse = options.all().first(options.sparse());
+  if (sparse.empty()) return present;
+  const Form form = is_elected(spec.form) ? spec.form : sparse[0].form;
   DensityChoice less = present;
   DensityChoice more = present;
-  for (std::size_t i = 0; i < candidates.count; ++i) {
-    const DensityChoice one{candidates[i], Form::none};
+  for (const DensityChoice& one : sparse) {
+    if (one.form != form) continue;
     const double bytes = cost_of(spec, one, count, ranks).bytes;
     if (apart * bytes <= its) less = one;
     const bool is_in_reach = bytes >= apart * its && bytes <= growth * its;

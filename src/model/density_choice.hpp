@@ -41,9 +41,12 @@ struct DensityChoice {
 };
 inline DensityChoice present_of(const Spec& spec) { return {spec.density, spec.form}; }
 // A candidate of the spec; or 1 for a dense call, or one in a form. The spec's present choice,
-// unless another is better by 5 %.
+// unless another is better by 5 %. `control` tells what is known of elected forms.
 DensityChoice choose_density(const Spec& spec, std::size_t count, int ranks, const LinkCost& link,
-                             const DensityFacts& facts);
+                             const DensityFacts& facts, const DensityControl& control = {});
+// Counts what the last call, in the spec's present form, sent of what the sample promises. What is
+// known of other forms fades, so that they are tried again.
+void learn_share(const Spec& spec, const DensityFacts& facts, DensityControl& control);
 
 // On the way from the spec's present choice to the best one. After a change one call tells too
 // little of a link to foretell calls of many times its bytes, which may take seconds.

@@ -204,7 +204,8 @@ void Model::adapt_density(const Spec& spec, std::size_t count, const DensityFact
     if (add_call(control.link, link_, last, known.last_s)) control.moved = true;
   }
   const LinkCost link = fitted_link(control.link, link_);
-  const DensityChoice best = choose_density(spec, count, ranks_, link, known);
+  learn_share(spec, known, control);
+  const DensityChoice best = choose_density(spec, count, ranks_, link, known, control);
   const bool is_free = pinned_ || control.count == 0;
   DensityChoice next = is_free ? best : cautious_choice(spec, best, count, ranks_);
   const bool stays = next == present_of(spec);

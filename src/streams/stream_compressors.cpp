@@ -36,7 +36,7 @@ Error StreamCompressors::place(const CompressedArgs& args) {
     const bool chosen = args.tensors[0].compressor->bypass_control.dense;
     const bool in_factors = rank_of(spec) > 0 && !draws_factors(spec);
     const bool whole = !spec.sparse() && (!in_factors || starts_dense(spec, compressor.step));
-    const bool dense = whole || spec.by_host || spec.quantises() ||
+    const bool dense = whole || spec.by_host || spec.quantises() || spec.chooses_scheme() ||
                        (spec.may_bypass &&
                         (spec.adapts() || chosen || chooser.is_faster_dense(spec, all, nullptr)));
     if (on_device && dense) compressor.make_room_for_whole();

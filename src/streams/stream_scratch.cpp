@@ -49,15 +49,18 @@ std::size_t coded_scratch(const Coding& coding, const CompressedArgs& args, std:
 // In whichever form a call may take.
 std::size_t coded_scratch(const Spec& spec, const CompressedArgs& args, std::size_t all) {
   std::size_t most = 0;
-  const auto add = [&](const Spec& one) {
+  for_each_form(spec, [&](const Spec& one) {
     const auto coding = coding_of(one);
     if (coding) most = std::max(most, coded_scratch(*coding, args, all));
-  };
-  add(spec);
-  for (const Form form : all_forms) {
-    if (spec.may_take(form)) add(in_form(spec, form));
-  }
+  });
   return most;
+}
+
+// Whether some of its calls elect elements.
+bool may_elect(const Spec& spec) {
+  bool may = false;
+  for_each_form(spec, [&may](const Spec& one) { may = may || one.sparse(); });
+  return may;
 }
 
 // Each strand's sums and copies of a parcel, and its messages: those that leave, and those that
@@ -96,7 +99,8 @@ Need need_of(const CompressedArgs& args, std::size_t ranks) {
   for (const CompressedTensor& tensor : args.tensors) {
     all += tensor.count;
     const Spec& spec = tensor.compressor->spec();
-    const std::size_t k = spec.sparse() ? most_elected(*tensor.compressor, tensor.count) : 0;
+    const bool elects = may_elect(spec);
+    const std::size_t k = elects ? most_elected(*tensor.compressor, tensor.count) : 0;
     // A part may be elected as a whole, if a rule says so.
     constexpr std::size_t part = std::size_t{1} << 22;
     const bool by_rule = spec.scheme->electors == Electors::each_by_rule;
@@ -104,9 +108,10 @@ Need need_of(const CompressedArgs& args, std::size_t ranks) {
     need.device += 2 * pair_bytes * std::min(tensor.count, listed);
     need.pinned += pair_bytes * (4 + ranks) * k;
     if (tensor.sparse.count) need.pinned += 2 * pair_bytes * std::min(tensor.count, least);
-    const bool in_few = spec.scheme->coding || spec.scheme->varying ||
-                        (rank_of(spec) > 0 && !starts_dense(spec, 0));
-    const bool dense = !in_few && (!spec.sparse() || spec.may_bypass);
+    const Scheme& stated = spec.stated();
+    const bool in_few =
+        stated.coding || stated.varying || (rank_of(spec) > 0 && !starts_dense(spec, 0));
+    const bool dense = !in_few && (!elects || spec.may_bypass);
     if (dense) need.device += 2 * tensor.count * sizeof(float);
     if (spec.by_host) need.pinned += 2 * tensor.count * sizeof(float);
   }

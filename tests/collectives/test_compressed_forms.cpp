@@ -47,21 +47,24 @@ TEST_CASE("what coding loses is known from the magnitudes", "[sparse][form]") {
   const std::vector<float> values = drawn(100'000);
   std::vector<float> magnitudes = values;
   for (float& one : magnitudes) one = std::abs(one);
-  for (const char* text : {"qsgd", "qsgd:bits=2", "qsgd:bits=8,bucket=4096"}) {
+  HostCompute host;
+  for (const char* text : {"qsgd", "qsgd:bits=2", "qsgd:bits=8,bucket=4096", "int8", "fp8", "fp16",
+                           "natural", "terngrad", "efsign", "3lc"}) {
     INFO(text);
     const Coding coding = *coding_of(*Spec::parse(text));
     double mean = 0;
     for (std::uint64_t key = 1; key <= 4; ++key) mean += lost_by(coding, values, key) / 4;
-    CHECK(squares_lost(coding, magnitudes) == Approx(mean).epsilon(0.02));
+    CHECK(squares_lost(host, coding, magnitudes) == Approx(mean).epsilon(0.02));
   }
-  CHECK(squares_lost(*coding_of(*Spec::parse("bf16")), magnitudes) == 0);
+  CHECK(squares_lost(host, *coding_of(*Spec::parse("bf16")), magnitudes) == 0);
 }
 
 TEST_CASE("nothing loses nothing", "[sparse][form]") {
   const Coding coding = *coding_of(*Spec::parse("qsgd"));
-  CHECK(squares_lost(coding, std::vector<float>(1000, 0.0F)) == 0);
-  CHECK(squares_lost(coding, std::vector<float>(1000, 0.3F)) == Approx(0).margin(1e-9));
-  CHECK(squares_lost(coding, {}) == 0);
+  HostCompute host;
+  CHECK(squares_lost(host, coding, std::vector<float>(1000, 0.0F)) == 0);
+  CHECK(squares_lost(host, coding, std::vector<float>(1000, 0.3F)) == Approx(0).margin(1e-9));
+  CHECK(squares_lost(host, coding, {}) == 0);
 }
 
 // A call in a form delivers what the scheme of that name does, residuals included, and says so.

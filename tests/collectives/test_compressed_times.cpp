@@ -71,7 +71,7 @@ class TimedVector {
 
   // What is known of the call before.
   CallBefore begin(double now_s) {
-    times_.emplace(calls_, compressor_, tensor_.count, ns(now_s));
+    times_.emplace(calls_, std::span(&tensor_, 1), tensor_.count, ns(now_s));
     return times_->before();
   }
   void agreed(double now_s) { times_->agreed(ns(now_s)); }

@@ -242,7 +242,7 @@ TEST_CASE("calls with a density that adapts may be quantised") {
   CHECK(usual == *Spec::parse("topk:density=auto,quantise=never"));
   CHECK_FALSE(coding_of(usual));
   const Spec any = *Spec::parse("ar-topk:density=auto,quantise=auto");
-  for (const Form form : all_forms) CHECK(any.may_take(form));
+  for (const Form form : all_forms) CHECK(any.may_take(form) == (form <= Form::qsgd4));
   CHECK(any.form == Form::qsgd8);  // of the first call
   CHECK(any.density == 1);
   CHECK_FALSE(any.adapted_to_dense());
@@ -262,6 +262,58 @@ TEST_CASE("calls with a density that adapts may be quantised") {
              {"quantise is \"sign\"", "bf16, qsgd8, qsgd4, auto"});
   check_says("topk:density=0.1,quantise=qsgd8", {"density is fixed", "auto", "quantise"});
   check_says("topk:density=auto,objective=paper,quantise=auto", {"objective is paper", "ratio"});
+}
+
+TEST_CASE("auto has the schemes that it allows") {
+  const Spec usual = *Spec::parse("auto");
+  CHECK(usual.text().starts_with("auto:schemes=bf16+qsgd8+qsgd4+topk+ar-topk,density=auto,"));
+  CHECK(&usual.stated() == &auto_scheme);
+  CHECK(usual.form == Form::qsgd8);  // of the first call
+  CHECK(*coding_of(usual) == *coding_of(*Spec::parse("qsgd:bits=8")));
+  CHECK_FALSE(usual.sparse());
+  const Spec two = *Spec::parse("auto:density=0.002..0.5,schemes=topk+exdyna,bypass=never,seed=7");
+  CHECK(two == *Spec::parse("auto:schemes=exdyna+topk,seed=7,bypass=never,density=0.002..0.5"));
+  CHECK(two.form == Form::topk);
+  CHECK(two.scheme->name == "topk");
+  CHECK(two.sparse());
+  CHECK(two.density == Approx(0.01).epsilon(0.3));
+  const Spec one = *Spec::parse("auto:schemes=onebit");
+  CHECK(one.form == Form::onebit);
+  CHECK(keeps_rest(one));
+  for (const Spec& spec : {usual, two, one}) {
+    CHECK(*Spec::parse(spec.text()) == spec);
+    CHECK(Spec::unpack(spec.pack()) == spec);
+    CHECK(spec.adapts());
+  }
+  CHECK(usual.digest() != two.digest());
+  check_says("auto:schemes=topk+sign", {"schemes is \"topk+sign\"", "joined by +", "ar-topk"});
+  check_says("auto:schemes=topk+topk", {"topk+topk", "joined by +"});
+  check_says("auto:schemes=topk+", {"\"topk+\"", "joined by +"});
+  check_says("auto:schemes=none", {"\"none\"", "bf16"});
+  check_says("auto:density=0.01", {"density is fixed", "auto or a range"});
+  check_says("auto:objective=paper", {"no key \"objective\"", "schemes, density"});
+}
+
+// In a call of every form, whatever the one before had.
+TEST_CASE("a form of auto has its scheme's defaults") {
+  Spec spec = *Spec::parse("auto:values=bf16,seed=3");
+  for (const Form form : all_forms) {
+    take_form(spec, form, 0.5);
+    const Spec plain = spec_of(form);
+    INFO(name_of(form));
+    CHECK(spec.scheme == plain.scheme);
+    CHECK(spec.choices == plain.choices);
+    CHECK(spec.numbers == plain.numbers);
+    CHECK(exchange_name(spec) == exchange_name(plain));
+    CHECK(coding_of(spec) == coding_of(plain));
+    CHECK(spec.values == DType::bf16);
+    CHECK(spec.seed == 3);
+    CHECK(is_coded(form) == coding_of(spec).has_value());
+    CHECK(is_elected(form) == spec.sparse());
+  }
+  take_form(spec, Form::none, 1);
+  CHECK(spec.adapted_to_dense());
+  CHECK(exchange_name(spec) == "dense");
 }
 
 TEST_CASE("a density that adapts has an objective") {

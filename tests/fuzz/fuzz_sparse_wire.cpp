@@ -100,6 +100,8 @@ std::vector<Scheme> electing_schemes() {
       {"topk:density=0.1..0.101,bypass=never", {300, 0, 40}, 1},
       {"ar-topk:density=0.1..0.101,objective=paper,bypass=never", {300, 40}, 2},
       {"exdyna:density=0.05..0.0501,bypass=never", {3000, 200}, 1},
+      {"auto:schemes=ar-topk,density=0.1..0.101,bypass=never", {300, 40}, 1},
+      {"auto:schemes=onebit,bypass=never", {300, 0, 40}, 1},
       {"topk:density=0.1,bypass=auto", {300, 40}, 1},
       {"topk:density=0.1,hierarchy=host", {300, 40}, 1, {0, 1, 1}},
       {"topk:density=0.1,hierarchy=host", {300, 40}, 1, {0, 1, 0}},
@@ -117,7 +119,7 @@ std::vector<Scheme> built_schemes() {
   std::erase_if(all, [](const Scheme& scheme) { return !Spec::parse(scheme.spec); });
   for (const pith::Scheme* scheme : pith::schemes()) {  // none is forgotten
     expect(!scheme->lacks.empty() || std::ranges::any_of(all, [scheme](const Scheme& one) {
-      return Spec::parse(one.spec)->scheme == scheme;
+      return &Spec::parse(one.spec)->stated() == scheme;
     }));
   }
   return all;

@@ -9,8 +9,9 @@ namespace pith::fuzz {
 namespace {
 
 void check_densities(const Spec& spec) {
-  const bool has_form = spec.form != Form::none;
+  const bool has_form = is_coded(spec.form);
   expect(!has_form || (spec.adapts() && spec.may_take(spec.form) && spec.density == 1));
+  expect(!spec.chooses_scheme() || spec.may_take(spec.form));
   expect(has_form || (spec.density > 0 && spec.density <= spec.largest_density()));
   expect(spec.time_weight > 0 && spec.time_weight <= 1);
   if (!spec.adapts()) return;
@@ -36,7 +37,7 @@ void run(std::span<const std::uint8_t> input) {
   const Expected<Spec> again = Spec::parse(spec.text());
   expect(again && *again == spec && again->digest() == spec.digest());
   expect(Spec::unpack(spec.pack()) == spec);
-  if (spec.sparse()) check_densities(spec);
+  if (spec.sparse() || spec.chooses_scheme()) check_densities(spec);
 }
 
 // Every key with each of its words, alone and with others.
@@ -55,6 +56,7 @@ std::vector<std::string> seeds() {
     seeds.push_back(Spec::of(*scheme).text());
     for (const Key& key : scheme->keys) {
       for (const std::string_view word : key.words) add(*scheme, key.name, word);
+      if (key.kind == Key::Kind::set) add(*scheme, key.name, "topk+ar-topk+onebit");
       if (!key.words.empty()) continue;
       for (const char* number : {"0.25", "1", "1e-30", "0.9999999", "0.1..1", "7", "auto"}) {
         add(*scheme, key.name, number);

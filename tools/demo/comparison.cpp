@@ -41,7 +41,7 @@ struct Scheme {
   double bytes_per_element;  // minimum
 };
 
-constexpr const char* auto_spec = "topk:density=auto,quantise=auto";
+constexpr const char* auto_spec = "auto";
 
 constexpr std::array<Scheme, 9> known_schemes = {{
     {"auto", auto_spec, 0.0},
@@ -55,17 +55,14 @@ constexpr std::array<Scheme, 9> known_schemes = {{
     {"dense bfloat16", "bf16:bypass=never", 2.0},
 }};
 
-// Those that the user has named go by their specs, unless they are among the usual ones. The spec
-// of `auto` may be named by that word.
+// Those that the user has named go by their specs, unless they are among the usual ones.
 std::vector<Scheme> schemes_of(const Options& options) {
   if (options.schemes.empty()) return {known_schemes.begin(), known_schemes.end()};
   std::vector<Scheme> schemes;
   for (const std::string& spec : options.schemes) {
     const auto* const known =
-        std::find_if(known_schemes.begin(), known_schemes.end(), [&](const Scheme& scheme) {
-          const bool is_auto = spec == "auto" && scheme.spec == auto_spec;
-          return scheme.spec == spec || is_auto;
-        });
+        std::find_if(known_schemes.begin(), known_schemes.end(),
+                     [&](const Scheme& scheme) { return scheme.spec == spec; });
     schemes.push_back(known != known_schemes.end() ? *known : Scheme{spec, spec, 0.0});
   }
   return schemes;

@@ -18,7 +18,7 @@ from pith.torch import _backend
 from pith.torch.backend import backend_of
 from pith.torch.bucket_stats import stats_of
 from pith.torch.handed_on import HandedOn
-from pith.torch.vector_compressor import check_spec, shares_of, spec_for
+from pith.torch.vector_compressor import check_spec, shares_of
 
 
 class _Bucket:
@@ -68,7 +68,7 @@ class CompressHook:
         buffer = bucket.buffer()
         backend = backend_of(state, buffer.device)
         self._follow_scale()
-        held = self._bucket_of(bucket.parameters(), backend.size())
+        held = self._bucket_of(bucket.parameters())
         held.handed_on.take_back(buffer, held.compressor)
         self._add_waiting(held, buffer)
         if bucket.is_last():
@@ -159,14 +159,14 @@ class CompressHook:
         before = self._waiting.get(id(parameter))
         self._waiting[id(parameter)] = residual if before is None else before + residual
 
-    def _bucket_of(self, parameters: Sequence[torch.Tensor], size: int) -> _Bucket:
+    def _bucket_of(self, parameters: Sequence[torch.Tensor]) -> _Bucket:
         key = tuple(id(parameter) for parameter in parameters)
         known = self._buckets.get(key)
         if known is not None:
             return known
         for old in {self._owners[one] for one in key if one in self._owners}:
             self._dissolve(old)
-        bucket = self._buckets[key] = _Bucket(spec_for(self.spec, size), parameters)
+        bucket = self._buckets[key] = _Bucket(self.spec, parameters)
         self._owners.update((one, key) for one in key)
         return bucket
 

@@ -19,7 +19,7 @@ from torch.distributed.tensor import DTensor
 
 from pith.torch.backend import backend_of
 from pith.torch.model_tensors import broadcast_model, other_shards
-from pith.torch.vector_compressor import VectorCompressor, check_spec, shares_of, spec_for
+from pith.torch.vector_compressor import VectorCompressor, check_spec, shares_of
 
 
 class HybridHook:
@@ -75,11 +75,11 @@ class HybridHook:
     def _reduce(self, name: str, gradients: torch.Tensor) -> None:
         backend = backend_of(self.group, gradients.device)
         if name not in self._compressors:
-            self._compressors[name] = self._begin(name, gradients.numel(), backend.size())
+            self._compressors[name] = self._begin(name, gradients.numel())
         self._compressors[name].mean(gradients, backend)
 
-    def _begin(self, name: str, count: int, size: int) -> VectorCompressor:
-        compressor = VectorCompressor(spec_for(self.spec, size))
+    def _begin(self, name: str, count: int) -> VectorCompressor:
+        compressor = VectorCompressor(self.spec)
         self._counts[name] = count
         residual = self._waiting.pop(name, None)
         if residual is not None:

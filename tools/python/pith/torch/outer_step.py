@@ -24,7 +24,7 @@ from torch.distributed.tensor import DTensor
 
 from pith.torch.backend import backend_of
 from pith.torch.model_tensors import broadcast_model, local, other_shards
-from pith.torch.vector_compressor import VectorCompressor, check_spec, shares_of, spec_for
+from pith.torch.vector_compressor import VectorCompressor, check_spec, shares_of
 
 
 class OuterStep:
@@ -127,7 +127,7 @@ class OuterStep:
             self._compressor.add_residual(self._from_names(saved["residuals"]) * weight)
 
     def _new_compressor(self) -> VectorCompressor:
-        return VectorCompressor(spec_for(self.spec, self._backend.size()), self._tensors())
+        return VectorCompressor(self.spec, self._tensors())
 
     def _tensors(self) -> list[torch.Tensor]:
         return [local(parameter) for parameter in self._named.values()]

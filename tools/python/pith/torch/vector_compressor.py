@@ -14,29 +14,17 @@ import torch
 from pith.torch import _backend
 from pith.torch.handed_on import HandedOn
 
-AUTO_SPEC_FEW = "topk:density=auto,quantise=auto"
-AUTO_SPEC_MANY = "ar-topk:density=auto,quantise=auto"
-AUTO_FEW_RANKS = 8
 AVERAGES_PARAMETERS = ("choco",)  # its results differ from rank to rank
 
 
 def check_spec(spec: str) -> None:
     """ValueError if libpith refuses the spec, or if it is not one for gradients."""
-    if spec == "auto":
-        return
     _backend.GradientCompressor(spec)
     if spec.partition(":")[0] in AVERAGES_PARAMETERS:
         raise ValueError(
             f'spec "{spec}" averages parameters with neighbours, expected a compressor whose '
             "results are the same on every rank"
         )
-
-
-def spec_for(spec: str, size: int) -> str:
-    """What "auto" means with that number of ranks."""
-    if spec != "auto":
-        return spec
-    return AUTO_SPEC_FEW if size <= AUTO_FEW_RANKS else AUTO_SPEC_MANY
 
 
 def shares_of(
