@@ -15,9 +15,21 @@ pith::Spec spec_to_measure(const std::string& text) {
   return spec;
 }
 
+namespace {
+
+// Whether some of its calls leave a residual.
+bool may_leave(const pith::Spec& spec) {
+  bool may = false;
+  for_each_form(spec, [&may](const pith::Spec& one) {
+    may = may || (one.sparse() ? one.feedback : changes_accumulators(one) || keeps_rest(one));
+  });
+  return may;
+}
+
+}  // namespace
+
 Compressors::Compressors(const pith::Spec& spec, const Team& team)
-    : has_residual_(spec.sparse() ? spec.feedback
-                                  : pith::changes_accumulators(spec) || pith::keeps_rest(spec)) {
+    : has_residual_(may_leave(spec)) {
   for (int local = 0; local < team.size(); ++local) {
     pithCompressor_t made = nullptr;
     must(pithCompressorCreate(&made, spec.text().c_str()), "pithCompressorCreate");

@@ -20,8 +20,7 @@ namespace {
 using test::SparseCase;
 using test::SparseProgram;
 
-constexpr int ranks = 3;
-constexpr int liar = 1;
+constexpr int ranks = 3, liar = 1;
 
 struct Scheme {
   const char* spec;
@@ -101,7 +100,6 @@ std::vector<Scheme> electing_schemes() {
       {"ar-topk:density=0.1..0.101,objective=paper,bypass=never", {300, 40}, 2},
       {"exdyna:density=0.05..0.0501,bypass=never", {3000, 200}, 1},
       {"auto:schemes=ar-topk,density=0.1..0.101,bypass=never", {300, 40}, 1},
-      {"auto:schemes=onebit,bypass=never", {300, 0, 40}, 1},
       {"topk:density=0.1,bypass=auto", {300, 40}, 1},
       {"topk:density=0.1,hierarchy=host", {300, 40}, 1, {0, 1, 1}},
       {"topk:density=0.1,hierarchy=host", {300, 40}, 1, {0, 1, 0}},
