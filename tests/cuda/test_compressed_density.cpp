@@ -46,7 +46,8 @@ TEST_CASE("densities that adapt on device memory are the host's") {
                "topk:density=0.2..1,bypass=never", "topk:density=auto,objective=paper,bypass=never",
                "ar-topk:density=auto,bypass=never", "ar-topk:density=0.05..0.9,objective=paper",
                "exdyna:density=auto,bypass=never", "deft:density=auto,bypass=never",
-               "topk:density=auto,quantise=auto", "ar-topk:density=auto,quantise=bf16");
+               "topk:density=auto,quantise=auto", "ar-topk:density=auto,quantise=bf16",
+               "auto:schemes=topk+ar-topk+exdyna+spardl", "auto:schemes=bf16+onebit+gtopk+deft");
   const std::size_t count = GENERATE(std::size_t{5003}, std::size_t{150000});
   INFO(spec << " of " << count << " on " << ranks << " ranks");
   const Comms on_device(ranks);
