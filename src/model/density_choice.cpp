@@ -273,8 +273,10 @@ void learn_share(const Spec& spec, const DensityFacts& facts, DensityControl& co
   for (float& share : control.shares) {
     if (share > 0) share += fading * (1 - share);
   }
+  // Where each rank sends its own largest elements to all, what they promise is what is sent.
+  if (!is_elected(spec.form) || gathers_lists(spec)) return;
   const double promised = facts.gains[candidates_of(spec).nearest(spec.density)];
-  if (!is_elected(spec.form) || !(facts.sent > 0) || !(promised > 0)) return;
+  if (!(facts.sent > 0) || !(promised > 0)) return;
   const auto found = static_cast<float>(std::clamp(facts.sent / promised, least, 1.0));
   float& share = control.share(spec.form);
   share = share == 0 ? found : (share + found) / 2;

@@ -362,10 +362,11 @@ TEST_CASE("ucx: noise at the ports, while ranks meet and talk", "[ucx]") {
   if (absent()) return;
   const Ways set("tcp");
   pith::test::PortNoise noise;
-  CHECK(run_threads([](int rank, const Names& names) {
-          walk_every_path(rank, names, {}, std::size_t{3} << 20);
-        }) == "");
-  CHECK(noise.calls() > 20);
+  do {  // on a busy machine it may have hardly begun when they are done
+    CHECK(run_threads([](int rank, const Names& names) {
+            walk_every_path(rank, names, {}, std::size_t{3} << 20);
+          }) == "");
+  } while (noise.calls() <= 20);
 }
 
 TEST_CASE("ucx: nobody patches munmap", "[ucx]") {
