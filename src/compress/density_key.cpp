@@ -82,9 +82,14 @@ void set_density(Spec& spec, std::uint64_t bits) {
 void follow(Spec& spec, const DensityControl& agreed) {
   if (!spec.adapts()) return;
   if (agreed.density > 0) return take_form(spec, agreed.form, agreed.density);
-  take_form(spec, first_form(spec), 1);
+  spec = beginning_in(spec, first_form(spec));
+}
+
+Spec beginning_in(Spec spec, Form form) {
+  take_form(spec, form, 1);
   const Candidates all = candidates_of(spec);
-  if (!is_coded(spec.form)) spec.density = all[all.nearest(spec.scheme->density)];
+  if (!is_coded(form)) spec.density = all[all.nearest(spec.scheme->density)];
+  return spec;
 }
 
 std::string density_text(std::uint64_t bits) {

@@ -23,5 +23,8 @@ std::string density_text(std::uint64_t bits);
 // With density=auto: makes density and form what was agreed on for the next call. Before that, a
 // form that is allowed, or the candidate next to the scheme's default.
 void follow(Spec& spec, const DensityControl& agreed);
+// The spec with which calls in a form begin, of those that elect at the candidate next to the
+// scheme's default.
+Spec beginning_in(Spec spec, Form form);
 
 }  // namespace pith

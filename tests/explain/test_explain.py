@@ -118,6 +118,10 @@ class PithExplain(unittest.TestCase):
         answer, _ = self.answer("--compress", "topk:hierarchy=host")
         self.assertIn("all ranks are on one host", answer["bypass"])
         self.assertIn("dense", self.answer("--compress", "none")[0]["bypass"])
+        answer, by_name = self.answer("--compress", "auto:schemes=topk+onebit+ar-topk+deft")
+        self.assertEqual(answer["taken"], "onebit")  # of the first call
+        self.assertTrue(answer["bypass"].startswith("auto begins with onebit"), answer["bypass"])
+        self.assertLessEqual({"topk:exchange=ring", "deft", "ring"}, by_name.keys())
         said = run("--compress", "choco", "--link", "100m", "--hosts", "4").stdout
         self.assertIn("a step of gossip with neighbours, which is no sum", said)
         self.assertNotIn("cheapest", said)

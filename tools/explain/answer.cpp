@@ -52,6 +52,12 @@ struct Bypass {
 // As a compressed call decides (collectives/compressed.cpp).
 Bypass bypass_of(const Question& question, const Model& model, std::size_t elements) {
   const Spec& spec = *question.compress;
+  if (spec.chooses_scheme()) {
+    const std::string why =
+        fmt::format("auto begins with {}, and then goes by measured times and by what each sends",
+                    name_of(spec.form));
+    return {false, spec.may_bypass, why};
+  }
   if (spec.scheme->exchange == "dense") return {true, false, "dense: the scheme sums all elements"};
   const Hosts hosts = hosts_of(question);
   const bool by_host = spec.by_host && !hosts.alone();

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "answer.hpp"
 #include "collectives/lists/parcels.hpp"
@@ -21,6 +22,7 @@
 #include "collectives/varying/varying_cost.hpp"
 #include "compress/ar_topk_scheme.hpp"
 #include "compress/deft/plan.hpp"
+#include "compress/density_key.hpp"
 #include "compress/exdyna_scheme.hpp"
 #include "compress/gossip/choco_scheme.hpp"
 #include "compress/kept_sums/kept_sums_scheme.hpp"
@@ -223,11 +225,9 @@ void put_inside_hosts(const Question& question, const Exchanging& e, Forms& form
   }
 }
 
-}  // namespace
-
-std::vector<Candidate> compressed_forms(const Question& question, const Model& model,
-                                        std::string& takes) {
-  const Spec& spec = *question.compress;
+// Of one scheme.
+std::vector<Candidate> forms_of_scheme(const Question& question, const Spec& spec,
+                                       const Model& model, std::string& takes) {
   const std::size_t all = question.bytes / size_of(DType::f32);
   Exchanging e{spec, question.ranks, all, model.tuning().chunk_bytes, model.views(), question.link};
   const bool by_host = spec.by_host && question.hosts > 1 && question.ranks > question.hosts;
@@ -242,6 +242,24 @@ std::vector<Candidate> compressed_forms(const Question& question, const Model& m
   for (Candidate& form : forms.all) form.work_s = work_s;
   takes = forms.takes;
   return std::move(forms.all);
+}
+
+}  // namespace
+
+// Of `auto` those of all schemes that it allows, at the density with which they would begin.
+std::vector<Candidate> compressed_forms(const Question& question, const Model& model,
+                                        std::string& takes) {
+  const Spec& spec = *question.compress;
+  if (!spec.chooses_scheme()) return forms_of_scheme(question, spec, model, takes);
+  std::vector<Candidate> all;
+  for (const Form form : all_forms) {
+    if (!spec.may_take(form)) continue;
+    std::string own;
+    auto found = forms_of_scheme(question, beginning_in(spec, form), model, own);
+    std::ranges::move(found, std::back_inserter(all));
+    if (form == spec.form) takes = own;
+  }
+  return all;
 }
 
 }  // namespace pith_explain
