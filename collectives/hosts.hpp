@@ -56,6 +56,11 @@ class Hosts {
   std::span<const int> ranks_of(int host) const { return ranks_[static_cast<std::size_t>(host)]; }
   // The rank that owns a slice on a host.
   int owner(int host, int slice) const { return ranks_of(host)[static_cast<std::size_t>(slice)]; }
+  // The rank that carries a column on a host: the blocks of the ranks of that index on all hosts.
+  int carrier(int host, int column) const {
+    const std::span<const int> ranks = ranks_of(host);
+    return ranks[static_cast<std::size_t>(column) % ranks.size()];
+  }
   // A hash of the layout; never 0.
   std::uint64_t key() const { return key_; }
 

@@ -27,6 +27,7 @@ PITH_ALGORITHM(broadcast_views);
 PITH_ALGORITHM(allgather_ring);
 PITH_ALGORITHM(allgather_bruck);
 PITH_ALGORITHM(allgather_views);
+PITH_ALGORITHM(allgather_hierarchical);
 PITH_ALGORITHM(barrier_dissemination);
 PITH_ALGORITHM(reduce_tree);
 PITH_ALGORITHM(reduce_scatter_ring);
@@ -71,6 +72,8 @@ inline constexpr std::array algorithm_table{
     Algorithm{"bruck", Collective::allgather, allgather_bruck, allgather_bruck_cost},
     Algorithm{"views", Collective::allgather, allgather_views, allgather_views_cost,
               SendPattern::everyone, most_view_ranks, true},
+    Algorithm{"hierarchical", Collective::allgather, allgather_hierarchical,
+              allgather_hierarchical_cost, SendPattern::partners, any_ranks, false, true},
     Algorithm{"dissemination", Collective::barrier, barrier_dissemination,
               barrier_dissemination_cost},
     Algorithm{"tree", Collective::reduce, reduce_tree, reduce_tree_cost},

@@ -5,6 +5,7 @@
 #include <new>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "collectives/premultiply.hpp"
 #include "tests/collectives/reference.hpp"
@@ -50,11 +51,20 @@ std::uint64_t integer_for(Op op, int ranks, std::uint64_t bits) {
 std::string describe(const DenseCase& c) {
   return fmt::format(
       "{} {}: {} ranks, {} x {}, {}, root {}, {}, shift {}, chunks of {} bytes, {} lanes, seed {}, "
-      "order {}",
+      "order {}{}",
       name_of(c.algorithm->collective), c.algorithm->name, c.ranks, c.count, name_of(c.type),
       c.premultiplied ? "premultiplied sum" : name_of(c.op), c.root,
       c.in_place ? "in place" : "out of place", c.shift, c.tuning.chunk_bytes, c.tuning.lanes,
-      c.seed, c.order);
+      c.seed, c.order, describe_hosts(c.hosts));
+}
+
+std::string describe_hosts(const std::vector<int>& hosts) {
+  return hosts.empty() ? std::string() : fmt::format(", on hosts {}", fmt::join(hosts, " "));
+}
+
+void set_places(World& world, const DenseCase& c) {
+  if (c.order != 0) world.set_order(random_order(c.ranks, c.order));
+  if (!c.hosts.empty()) world.set_hosts(c.hosts);
 }
 
 RankOrder random_order(int ranks, std::uint64_t seed) {
@@ -366,7 +376,7 @@ std::string run_case(const DenseCase& c, SimConfig config, const std::string& te
   if (!is_wanted(name)) return {};
   config.ranks = c.ranks;
   World world(std::move(config));
-  if (c.order != 0) world.set_order(random_order(c.ranks, c.order));
+  set_places(world, c);
   const std::string failure = run_in(world, c);
   if (failure.empty()) return {};
   print_again(fmt::format("{} '{}'", this_program(), tests), name);

@@ -27,8 +27,14 @@ struct DenseCase {
   std::size_t shift = 0;  // the buffers' distance from an aligned address
   Tuning tuning{64, 1};
   std::uint64_t seed = 1;
-  std::uint64_t order = 0;  // the seed of the order in which ranks are walked; 0: by rank
+  std::uint64_t order = 0;      // the seed of the order in which ranks are walked; 0: by rank
+  std::vector<int> hosts = {};  // of the ranks; empty: nothing is known of them
 };
+
+// Settings of the world that the case has: order and hosts.
+void set_places(World& world, const DenseCase& c);
+// ", on hosts 0 0 1"; empty for none.
+std::string describe_hosts(const std::vector<int>& hosts);
 
 // The operation, or one in its place where the C API refuses it.
 constexpr Op possible_op(Collective collective, DType type, Op op) {

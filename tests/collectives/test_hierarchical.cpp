@@ -1,7 +1,13 @@
-// The hierarchical allreduce on hosts with several ranks. On hosts with one it is an algorithm like
-// others, which the tests with the tag [conformance] see.
+// The hierarchical algorithms on hosts with several ranks. On hosts with one they are algorithms
+// like others, which the tests with the tag [conformance] see.
+#include <array>
+#include <set>
+
+#include <fmt/format.h>
+
 #include "tests/catch.hpp"
 #include "tests/collectives/dense_program.hpp"
+#include "tests/collectives/pairwise.hpp"
 
 namespace pith::test {
 
@@ -9,15 +15,16 @@ namespace {
 
 constexpr std::size_t kib = 1024;
 
-std::string run_on(const std::vector<int>& hosts, DenseCase c, SimConfig config = {}) {
-  c.algorithm = find_algorithm(Collective::allreduce, "hierarchical");
+DenseCase on_hosts(Collective collective, std::vector<int> hosts) {
+  DenseCase c;
+  c.algorithm = find_algorithm(collective, "hierarchical");
   c.ranks = static_cast<int>(hosts.size());
-  config.ranks = c.ranks;
-  World world(std::move(config));
-  if (c.order != 0) world.set_order(random_order(c.ranks, c.order));
-  world.set_hosts(hosts);
-  const std::string failure = run_in(world, c);
-  return failure.empty() ? failure : describe(c) + ": " + failure;
+  c.hosts = std::move(hosts);
+  return c;
+}
+
+std::string run_on_hosts(const DenseCase& c, const SimConfig& config = {}) {
+  return run_case(c, config, "[hierarchical]");
 }
 
 std::vector<int> even_hosts(int hosts, int ranks, bool in_turns) {
@@ -26,7 +33,76 @@ std::vector<int> even_hosts(int hosts, int ranks, bool in_turns) {
   return names;
 }
 
+// Even, uneven, in turns, with hosts of one rank, one host, and hosts of one rank each.
+const std::vector<std::vector<int>> layouts{{0, 0, 1, 1},
+                                            {0, 0, 0, 1, 2, 2},
+                                            {0, 1, 2, 0, 1, 2},
+                                            {2, 0, 1, 0, 0, 1},
+                                            {0, 1, 1, 1},
+                                            {0, 1, 0},
+                                            {0, 0, 0, 0},
+                                            {0, 1, 2},
+                                            {3, 1, 1, 0, 2, 0, 1, 1, 0, 4, 1},
+                                            {0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1},
+                                            {0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 3, 4, 5, 6}};
+
+std::vector<Collective> hierarchical_collectives() {
+  std::vector<Collective> all;
+  for (const Algorithm& algorithm : algorithms()) {
+    if (algorithm.name == "hierarchical") all.push_back(algorithm.collective);
+  }
+  return all;
+}
+
+constexpr std::array<std::size_t, 8> counts{0, 1, 7, 8, 9, 33, 64, 200};
+
 }  // namespace
+
+TEST_CASE("hierarchical algorithms compute what the reference does", "[hierarchical]") {
+  const std::array sizes{static_cast<int>(layouts.size()),
+                         static_cast<int>(counts.size()),
+                         dtype_count,
+                         op_count,
+                         2,
+                         2,
+                         4,
+                         3};
+  std::uint64_t seed = 0;
+  for (const Collective collective : hierarchical_collectives()) {
+    if (collective == Collective::barrier) continue;
+    for (const Combination& v : pairwise(sizes)) {
+      DenseCase c = on_hosts(collective, layouts[static_cast<std::size_t>(v[0])]);
+      c.count = counts[static_cast<std::size_t>(v[1])];
+      c.type = static_cast<DType>(v[2]);
+      c.op = possible_op(collective, c.type, static_cast<Op>(v[3]));
+      c.in_place = v[4] == 1;
+      c.seed = ++seed;
+      c.order = v[5] == 0 ? 0 : seed;
+      c.premultiplied = reduces(collective) && c.op == Op::sum && seed % 3 == 0;
+      c.root = static_cast<int>(seed % static_cast<std::uint64_t>(c.ranks));
+      c.tuning = {64, 1 + v[6], 0, v[6] % 2 == 0 ? 10.0 : 1e5};
+      CHECK(run_on_hosts(c, simulator(static_cast<std::uint64_t>(v[7]))) == "");
+    }
+  }
+}
+
+TEST_CASE("hierarchical algorithms have every root", "[hierarchical]") {
+  std::uint64_t seed = 0;
+  for (const Collective collective : hierarchical_collectives()) {
+    if (!has_root(collective)) continue;
+    for (const std::vector<int>& hosts : layouts) {
+      DenseCase c = on_hosts(collective, hosts);
+      for (c.root = 0; c.root < c.ranks; ++c.root) {
+        c.seed = ++seed;
+        c.count = seed % 50;
+        c.in_place = seed % 2 == 0;
+        c.order = seed % 3 == 0 ? seed : 0;
+        c.tuning = {64, 2, 0, seed % 4 < 2 ? 10.0 : 1e5};
+        CHECK(run_on_hosts(c, simulator(seed)) == "");
+      }
+    }
+  }
+}
 
 // Counts about those from which on there are slices (4096 bytes for each rank), and with a rest.
 TEST_CASE("a hierarchical sum is the sum", "[hierarchical]") {
@@ -35,16 +111,16 @@ TEST_CASE("a hierarchical sum is the sum", "[hierarchical]") {
     for (const std::size_t count : {std::size_t{0}, std::size_t{1}, least - 1, least, least + 1,
                                     3 * least + static_cast<std::size_t>(ranks) - 1}) {
       for (const bool in_turns : {false, true}) {
-        DenseCase c;
+        DenseCase c = on_hosts(Collective::allreduce, even_hosts(hosts, ranks, in_turns));
         c.count = count;
         c.type = DType::i32;
         c.tuning = {4096, 2};
         c.in_place = in_turns;
-        CHECK(run_on(even_hosts(hosts, ranks, in_turns), c) == "");
+        CHECK(run_on_hosts(c) == "");
         c.order = 7;
         c.tuning.start_bytes = 1000;  // a ring between hosts
         c.in_place = !in_turns;
-        CHECK(run_on(even_hosts(hosts, ranks, in_turns), c) == "");
+        CHECK(run_on_hosts(c) == "");
       }
     }
   }
@@ -53,36 +129,141 @@ TEST_CASE("a hierarchical sum is the sum", "[hierarchical]") {
 TEST_CASE("a hierarchical average divides once, by all ranks", "[hierarchical]") {
   for (const DType type : {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i64}) {
     for (const Op op : {Op::avg, Op::max, Op::prod}) {
-      DenseCase c;
+      DenseCase c = on_hosts(Collective::allreduce, even_hosts(2, 3, false));
       c.count = 9000;
       c.type = type;
       c.op = op;
       c.tuning = {4096, 2};
-      CHECK(run_on(even_hosts(2, 3, false), c) == "");
+      CHECK(run_on_hosts(c) == "");
       c.premultiplied = op == Op::avg;
       if (c.premultiplied) c.op = Op::sum;
-      CHECK(run_on(even_hosts(2, 3, false), c) == "");
+      CHECK(run_on_hosts(c) == "");
     }
   }
 }
 
-TEST_CASE("hosts that do not have as many ranks, one host, and hosts with a rank each",
+TEST_CASE("a sum of hosts that do not have as many ranks, of one host, and of a rank each",
           "[hierarchical]") {
   for (const auto& hosts : {std::vector<int>{0, 0, 0, 1, 1}, std::vector<int>{0, 1, 1, 1},
                             std::vector<int>{0, 0, 0}, std::vector<int>{0, 1, 2}}) {
-    DenseCase c;
+    DenseCase c = on_hosts(Collective::allreduce, hosts);
     c.count = 10'000;
     c.type = DType::u32;
-    CHECK(run_on(hosts, c) == "");
+    CHECK(run_on_hosts(c) == "");
   }
 }
 
 TEST_CASE("more ranks of a host than may use views", "[hierarchical]") {
+  for (const Collective collective : hierarchical_collectives()) {
+    if (collective == Collective::barrier) continue;
+    DenseCase c = on_hosts(collective, even_hosts(2, 33, false));
+    c.count = collective == Collective::allreduce ? 34 * kib : 600;
+    c.type = DType::u32;
+    c.tuning = {4096, 2};
+    CHECK(run_on_hosts(c) == "");
+  }
+}
+
+TEST_CASE("an abort at any step of a hierarchical algorithm", "[hierarchical][abort]") {
+  for (const Collective collective : hierarchical_collectives()) {
+    std::uint64_t points = 0;
+    for (const std::vector<int>& hosts :
+         {std::vector<int>{0, 0, 1, 1}, {0, 1, 1, 2}, {0, 1, 0, 1, 0}}) {
+      for (int which = 0; which < 4; ++which) {
+        DenseCase c = on_hosts(collective, hosts);
+        c.count = collective == Collective::allreduce ? 2100 : 21;
+        c.tuning = {collective == Collective::allreduce ? std::size_t{4096} : 32, 2};
+        c.root = which % c.ranks;
+        c.in_place = which >= 2;
+        c.op = possible_op(collective, c.type, which % 2 == 0 ? Op::sum : Op::avg);
+        SimConfig config = simulator(static_cast<std::uint64_t>(which));
+        config.ranks = c.ranks;
+        if (which >= 2 && collective != Collective::allreduce) config.wire_bytes = 150;
+        const auto make = [&]() -> std::unique_ptr<Program> {
+          return std::make_unique<DenseProgram>(c);
+        };
+        AbortOptions options;
+        options.hosts = c.hosts;
+        options.stride = sanitized ? 5 : 1;
+        const AbortReport report = inject_aborts(config, make, options);
+        INFO(describe(c));
+        CHECK(report.failure == "");
+        points += report.points;
+      }
+    }
+    INFO(name_of(collective));
+    CHECK(points > 50);
+  }
+}
+
+namespace {
+
+struct Traffic {
+  double seconds = 0;
+  std::uint64_t most = 0;  // bytes that one host sends to others
+};
+
+// Hosts that share a port each: inside them messages take no time.
+Traffic traffic_of(const Algorithm& algorithm, const std::vector<int>& hosts, std::size_t bytes) {
   DenseCase c;
-  c.count = 34 * 1024;
-  c.type = DType::u32;
-  c.tuning = {4096, 2};
-  CHECK(run_on(even_hosts(2, 33, false), c) == "");
+  c.algorithm = &algorithm;
+  c.ranks = static_cast<int>(hosts.size());
+  c.hosts = hosts;
+  c.count = bytes;
+  c.type = DType::u8;
+  c.tuning = {4096, 4, 0, 1000};
+  SimConfig config;
+  config.ranks = c.ranks;
+  config.link_of = [&](int from, int to) {
+    return hosts[std::size_t(from)] == hosts[std::size_t(to)] ? SimLink{1e-9, 0}
+                                                              : SimLink{1e-6, 1e-9};
+  };
+  config.uplink_of = [&](int rank) {
+    const auto first = std::ranges::find(hosts, hosts[std::size_t(rank)]);
+    return static_cast<int>(first - hosts.begin());
+  };
+  World world(config);
+  set_places(world, c);
+  world.record(std::size_t{1} << 16);
+  DenseProgram program(c);
+  auto task = [&](Call& call, int rank) { return program.start(call, rank); };
+  for (const Error& error : run_ranks(world, task)) REQUIRE(!error);
+  REQUIRE(program.check() == "");
+  std::array<std::uint64_t, 16> sent{};
+  for (int rank = 0; rank < c.ranks; ++rank) {
+    for (const Step& step : world.recorder(rank).steps()) {
+      if (step.op != Step::Op::send) continue;
+      const int host = hosts[std::size_t(rank)];
+      if (host != hosts[std::size_t(step.peer)]) sent[std::size_t(host)] += step.bytes;
+    }
+  }
+  return {world.elapsed_s(), *std::ranges::max_element(sent)};
+}
+
+}  // namespace
+
+TEST_CASE("blocks cross to another host once", "[hierarchical]") {
+  constexpr std::size_t bytes = 64 * kib;
+  struct Layout {
+    std::vector<int> hosts;
+    std::uint64_t blocks;  // that its busiest host passes on
+  };
+  const std::vector<Layout> all{{{0, 0, 1, 1}, 2},
+                                {{0, 0, 0, 0, 1, 1, 1, 1}, 4},
+                                {{0, 0, 1, 1, 2, 2}, 4},
+                                {{0, 0, 0, 1, 1, 2, 2}, 5}};
+  for (const Collective collective : {Collective::allgather}) {
+    for (const Layout& layout : all) {
+      const auto ranks = layout.hosts.size();
+      const Traffic by_host =
+          traffic_of(*find_algorithm(collective, "hierarchical"), layout.hosts, bytes);
+      const Traffic by_ring = traffic_of(*find_algorithm(collective, "ring"), layout.hosts, bytes);
+      INFO(name_of(collective) << describe_hosts(layout.hosts));
+      CHECK(by_host.most == layout.blocks * bytes);
+      CHECK(by_ring.most == (ranks - 1) * bytes);
+      CHECK(by_host.seconds < by_ring.seconds);
+    }
+  }
 }
 
 }  // namespace pith::test

@@ -82,6 +82,27 @@ TEST_CASE("blocks of different sizes in memory that ranks reach", "[collectives]
   }
 }
 
+TEST_CASE("blocks of different sizes on hosts with several ranks", "[collectives][uneven]") {
+  const std::vector<std::vector<int>> layouts{{0, 0, 1, 1},
+                                              {0, 0, 0, 1, 2, 2},
+                                              {2, 0, 1, 0, 0, 1},
+                                              {0, 1, 0, 1, 0, 1, 0, 1},
+                                              {3, 1, 1, 0, 2, 0, 1, 1, 0, 4, 1}};
+  std::uint64_t seed = 0;
+  for (const Algorithm& algorithm : algorithms()) {
+    if (!has_blocks(algorithm) || algorithm.name != "hierarchical") continue;
+    for (const std::vector<int>& hosts : layouts) {
+      for (int turn = 0; turn < 40; ++turn) {
+        UnevenCase c = make_case(algorithm, static_cast<int>(hosts.size()), ++seed);
+        c.hosts = hosts;
+        const std::string failure = run_case(c, simulator(seed));
+        if (!failure.empty()) FAIL_CHECK(failure);
+      }
+    }
+  }
+  CHECK(seed > 0);
+}
+
 TEST_CASE("an abort at any step among blocks of different sizes", "[collectives][uneven][abort]") {
   for (const Algorithm& algorithm : algorithms()) {
     if (!has_blocks(algorithm)) continue;

@@ -28,12 +28,12 @@ std::string describe(const UnevenCase& c) {
   constexpr std::string_view sizes[] = {"equal", "random", "chunks", "of one", "but of one"};
   return fmt::format(
       "{} {}: {} ranks, sizes {} up to {} x {}, {}, {}, chunks of {} bytes, {} lanes, seed {}, "
-      "order {}",
+      "order {}{}",
       name_of(c.algorithm->collective), c.algorithm->name, c.ranks,
       sizes[static_cast<std::size_t>(c.sizes)], c.largest, name_of(c.type),
       c.premultiplied ? "premultiplied sum" : name_of(c.op),
       c.in_place ? "in place" : "out of place", c.tuning.chunk_bytes, c.tuning.lanes, c.seed,
-      c.order);
+      c.order, describe_hosts(c.hosts));
 }
 
 UnevenProgram::UnevenProgram(const UnevenCase& uneven)
@@ -185,6 +185,7 @@ std::string run_case(const UnevenCase& c, SimConfig config) {
   config.ranks = c.ranks;
   World world(std::move(config));
   if (c.order != 0) world.set_order(random_order(c.ranks, c.order));
+  if (!c.hosts.empty()) world.set_hosts(c.hosts);
   UnevenProgram program(c);
   std::string failure;
   auto task = [&](Call& call, int rank) { return program.start(call, rank); };

@@ -34,7 +34,8 @@ struct UnevenCase {
   bool in_place = false;       // not of an alltoall
   Tuning tuning{64, 1};
   std::uint64_t seed = 1;
-  std::uint64_t order = 0;  // the seed of the order in which ranks are walked; 0: by rank
+  std::uint64_t order = 0;      // the seed of the order in which ranks are walked; 0: by rank
+  std::vector<int> hosts = {};  // of the ranks; empty: nothing is known of them
 };
 
 std::string describe(const UnevenCase& c);

@@ -157,7 +157,8 @@ class LinkWorld {
     return least;
   }
   double seconds(Choices::Plan plan, std::size_t size) const {
-    const double usual = plan % 2 == 0 ? 1 : 1.1;
+    const std::size_t which = plan % algorithms().size() + plan / algorithms().size();
+    const double usual = which % 2 == 0 ? 1 : 1.1;  // whatever the table's length
     const double wrong = &Choices::algorithm_of(plan) == misled_.first ? misled_.second : usual;
     return wrong *
            model_.cost(Choices::algorithm_of(plan), size, Choices::variant_of(plan), &link_);

@@ -55,6 +55,7 @@ std::string run_with_abort(const SimConfig& config, Program& program, const Abor
                            const Abort& abort, bool& reached) {
   World world(config);
   world.revoke_delay_s = options.revoke_delay_s;
+  if (!options.hosts.empty()) world.set_hosts(options.hosts);
   if (options.traced) world.record(64);
   world.on_end = [&program](int rank) { take_back(program.memory(rank)); };
   world.new_calls();

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "world/world.hpp"
 
@@ -33,7 +34,8 @@ struct AbortOptions {
   std::uint64_t stride = 1;
   std::uint64_t first = 0;
   double revoke_delay_s = 1e-5;
-  bool traced = false;  // every rank records its steps
+  bool traced = false;          // every rank records its steps
+  std::vector<int> hosts = {};  // of the ranks; empty: nothing is known of them
 };
 
 struct AbortReport {
