@@ -45,6 +45,10 @@ struct TransportFactory {
   std::uint8_t descriptors_per_stream = 0;
   // If it cannot listen, the other allowed transports are used without it.
   bool dispensable = false;
+  // An earlier one of the table that carries what this one does. Where it listens, and nobody asks
+  // for this one by name, this one is made only for pairs of ranks that do not reach each other by
+  // it. Empty: there is none.
+  std::string_view stands_in_for{};
 
   // Returns null if this rank does not use it. `make` itself is null for ranks that are threads of
   // one process, which share memory from the beginning.

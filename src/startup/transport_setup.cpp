@@ -60,8 +60,9 @@ Error TransportSetup::run(StartLog& log) {
   for (std::size_t r = 0; r < ranks_; ++r) needs_[r].share = all_[r].descriptors;
   if (Error error = streams_with_room(needs_, settings_.streams, false).error()) return error;
   log.phase("introductions");
-  const Expected<Reached> reached = attach();
+  Expected<Reached> reached = attach();
   if (!reached) return reached.error();
+  if (Error error = listen_late(*reached)) return error;
   choose(*reached);
   log.phase("shared memory");
   if (logs(LogLevel::debug)) tell(log);
@@ -91,8 +92,8 @@ Error TransportSetup::exchange() {
   mine.cores = UsableCores::of_this_thread();
   mine.devices = devices_in_use();
   mine.addresses.resize(table_.size());
-  for (std::size_t t = 0; t < table_.size(); ++t) {
-    if (std::ranges::find(order_, t) == order_.end()) continue;
+  for (const std::size_t t : order_) {
+    if (stands_back(t, mine)) continue;
     if (Error error = listen(t, mine.addresses[t])) return error;
   }
   // The bound for the case that all ranks are threads of one process.
@@ -138,24 +139,86 @@ std::vector<std::string> TransportSetup::addresses_of(std::size_t transport) con
   return addresses;
 }
 
-Expected<TransportSetup::Reached> TransportSetup::attach() {
+// Adds the ranks that are reached by it to `mine`, which has those that it reached before.
+Error TransportSetup::attach(std::size_t transport, std::string& mine) {
   const PeerInfo& self = all_[static_cast<std::size_t>(rank_)];
+  std::vector<std::string> addresses = addresses_of(transport);
+  for (std::size_t r = 0; r < ranks_; ++r) {
+    const bool apart = is_memory(transport) && all_[r].host_id != self.host_id;
+    if (apart || contains(static_cast<std::uint8_t>(mine[r]), transport)) addresses[r].clear();
+  }
+  std::vector<bool> attached;
+  if (Error error = transports_[transport]->attach(addresses, attached, gatherer_.patience())) {
+    return error;
+  }
+  for (std::size_t r = 0; r < ranks_; ++r) {
+    if (attached[r]) mine[r] = static_cast<char>(mine[r] | 1 << transport);
+  }
+  return {};
+}
+
+Expected<TransportSetup::Reached> TransportSetup::attach() {
   std::string mine(ranks_, '\0');
   for (std::size_t t = 0; t < table_.size(); ++t) {
     if (!transports_[t]) continue;
-    std::vector<std::string> addresses = addresses_of(t);
-    for (std::size_t r = 0; r < ranks_; ++r) {
-      if (is_memory(t) && all_[r].host_id != self.host_id) addresses[r].clear();
-    }
-    std::vector<bool> attached;
-    if (Error error = transports_[t]->attach(addresses, attached, gatherer_.patience())) {
-      return error;
-    }
-    for (std::size_t r = 0; r < ranks_; ++r) {
-      if (attached[r]) mine[r] = static_cast<char>(mine[r] | 1 << t);
-    }
+    if (Error error = attach(t, mine)) return error;
   }
   return gatherer_.gather(mine);
+}
+
+// Whether the rank has left this transport out at first, because it has the better one of the two.
+// Those that are asked for by name must all be usable.
+bool TransportSetup::stands_back(std::size_t transport, const PeerInfo& rank) const {
+  if (rule_.names(table_[transport]->name)) return false;
+  return std::ranges::any_of(order_, [&](std::size_t better) {
+    return table_[better]->name == table_[transport]->stands_in_for &&
+           !rank.addresses[better].empty();
+  });
+}
+
+// Ranks that stood back and have a peer that they would reach best by this transport.
+std::vector<bool> TransportSetup::needed_after_all(std::size_t transport,
+                                                   const Reached& reached) const {
+  std::vector<bool> needed(ranks_);
+  const auto back = [&](std::size_t rank) { return stands_back(transport, all_[rank]); };
+  const auto may = [&](std::size_t rank) {
+    return back(rank) || !all_[rank].addresses[transport].empty();
+  };
+  for (std::size_t a = 0; a < ranks_; ++a) {
+    for (std::size_t b = 0; b < a; ++b) {
+      const std::uint8_t by = reach_each_other(reached, a, b);
+      const auto best = std::ranges::find_if(
+          order_, [&](std::size_t t) { return t == transport || contains(by, t); });
+      if (*best != transport || !may(a) || !may(b)) continue;
+      for (const std::size_t end : {a, b}) needed[end] = needed[end] || back(end);
+    }
+  }
+  return needed;
+}
+
+// All ranks know the same of each other, so they agree on whether anything is left to be made.
+Error TransportSetup::listen_late(Reached& reached) {
+  for (const std::size_t t : order_) {
+    if (table_[t]->stands_in_for.empty()) continue;
+    const std::vector<bool> needed = needed_after_all(t, reached);
+    if (std::ranges::find(needed, true) == needed.end()) continue;
+    const auto self = static_cast<std::size_t>(rank_);
+    std::string address = all_[self].addresses[t];
+    if (needed[self]) {
+      if (Error error = listen(t, address)) return error;
+    }
+    const Expected<std::vector<std::string>> addresses = gatherer_.gather(address);
+    if (!addresses) return addresses.error();
+    for (std::size_t r = 0; r < ranks_; ++r) all_[r].addresses[t] = (*addresses)[r];
+    std::string mine = reached[self];
+    if (transports_[t]) {
+      if (Error error = attach(t, mine)) return error;
+    }
+    Expected<Reached> again = gatherer_.gather(mine);
+    if (!again) return again.error();
+    reached = std::move(*again);
+  }
+  return {};
 }
 
 std::uint8_t TransportSetup::reach_each_other(const Reached& reached, std::size_t a,

@@ -62,7 +62,11 @@ class TransportSetup {
   void tell(const StartLog& log) const;
   Error exchange();
   Error listen(std::size_t transport, std::string& address);
+  bool stands_back(std::size_t transport, const PeerInfo& rank) const;
+  std::vector<bool> needed_after_all(std::size_t transport, const Reached& reached) const;
+  Error listen_late(Reached& reached);
   Error check_settings() const;
+  Error attach(std::size_t transport, std::string& mine);
   Expected<Reached> attach();
   std::uint8_t reach_each_other(const Reached& reached, std::size_t a, std::size_t b) const;
   void choose(const Reached& reached);

@@ -35,7 +35,10 @@ Expected<std::string> usable(const ListenPlace& place) {
 
 extern const TransportFactory ucx_factory;
 // With RDMA it takes no descriptors.
-constinit const TransportFactory ucx_factory = {
-    .name = "ucx", .medium = Medium::rdma, .make = make, .usable = usable};
+constinit const TransportFactory ucx_factory = {.name = "ucx",
+                                                .medium = Medium::rdma,
+                                                .stands_in_for = "verbs",
+                                                .make = make,
+                                                .usable = usable};
 
 }  // namespace pith
