@@ -23,8 +23,9 @@ struct DensityFacts {
   std::array<double, most_candidates> gains{};
   // By coded form: the squares of what coding loses, against all; the most of all ranks'.
   std::array<double, coded_form_count> losses{};
-  // The share of the squares that the call before sent; the least of all ranks'; 0: not known.
-  double sent = 0;
+  // The share of the squares that the call before sent; the least of all ranks'; negative: not
+  // known.
+  double sent = -1;
   // The longest time since the call before in which there was no compressed call, and of it only
   // this vector's share, by elements, if others had calls since then, too.
   double between_s = 0;

@@ -270,6 +270,7 @@ void deliver_nan(Call& call, const SparseCall& args) {
   if (args.nan) *args.nan = true;
   for (const CompressedTensor& tensor : args.tensors) {
     tensor.compressor->return_taken(call.host_compute());
+    tensor.compressor->stats.told_nan = true;
     ResultWriter writer(call, tensor);
     writer.put_nan();
     args.conclude(tensor, writer);

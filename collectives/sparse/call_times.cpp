@@ -31,6 +31,8 @@ CallTimes::CallTimes(CompressedCalls& calls, std::span<const CompressedTensor> t
   if (last.timed.step + 1 == step_) before_.took_s = last.timed.seconds;
   for (const CompressedTensor& tensor : tensors) {
     const CompressorStats& its = tensor.compressor->stats;
+    const bool is_last = its.next_step > 0 && its.next_step == tensor.compressor->step;
+    before_.sent_is_known = before_.sent_is_known && is_last && !its.told_nan;
     before_.squares_sent += std::max(its.squares_sent - its.squares_lost, 0.0);
     before_.squares_all += its.squares_all;
   }

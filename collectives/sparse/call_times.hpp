@@ -15,8 +15,9 @@ namespace pith {
 struct CallBefore {
   double between_s = 0;          // as in DensityFacts, but of this rank; 0: not known
   double took_s = 0;             // the last one's own part of the time, if it was timed; else 0
-  double squares_sent = 0;       // by the last one, of all tensors: what did not remain
-  double squares_all = 0;        // of these tensors then; NaN: not known
+  bool sent_is_known = true;     // that of the last one of all tensors:
+  double squares_sent = 0;       // what did not remain
+  double squares_all = 0;        // of what there was; NaN: not known
   CompressorStats::Timed timed;  // the last one that was timed
 };
 

@@ -95,6 +95,14 @@ Task<Error> add_tensor(Call& call, const SparseCall& args, const CompressedTenso
   co_return Error();
 }
 
+// By the call before, of its squares; negative: not known. `present`: of this call, which stands
+// for that one where not all of it was read. Who has nothing leaves it to the others to say.
+double share_sent(const CallBefore& before, double present) {
+  if (!before.sent_is_known) return -1;
+  const double squares = std::isnan(before.squares_all) ? present : before.squares_all;
+  return squares > 0 ? std::min(before.squares_sent / squares, 1.0) : 1;
+}
+
 // What all ranks take the least of.
 struct Facts {
   std::array<double, most_candidates> gains{};
@@ -151,10 +159,7 @@ Task<Error> agree_on_density(Call& call, const SparseCall& args, CallBefore befo
     least.gains[i] = sample.gain(all_densities[i]);
   }
   for (std::size_t i = 0; i < coded_form_count; ++i) least.negative_losses[i] = -sample.loss(i);
-  // Where not all of it was read, this call's gradient stands for the last one's.
-  const bool is_known = !std::isnan(before.squares_all);
-  const double squares = is_known ? before.squares_all : sample.all_squares(all);
-  least.sent = squares > 0 ? std::min(before.squares_sent / squares, 1.0) : 0;
+  least.sent = share_sent(before, sample.all_squares(all));
   least.negative_between_s = -before.between_s;
   least.negative_last_s = -before.took_s;
   Error error = co_await take_least(call, least);

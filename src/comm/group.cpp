@@ -14,10 +14,7 @@ namespace pith {
 
 bool are_one_exchange(const Compressor& one, const Compressor& other) {
   Spec given = other.spec();
-  if (given.adapts()) {
-    given.density = one.spec().density;
-    given.form = one.spec().form;
-  }
+  if (given.adapts()) take_form(given, one.spec().form, one.spec().density);
   return one.step == other.step && one.spec() == given;
 }
 

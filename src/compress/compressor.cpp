@@ -245,10 +245,10 @@ void Compressor::give_back(Compute& host, Taken& taken) {
 }
 
 void Compressor::keep_losses(Compute& host, const SparseList& losses) {
-  if (!spec_.feedback) return;  // the accumulator keeps nothing
   double squares = 0;
   host.run<SquaresKernel>({losses.values, losses.count, DType::f32, &squares});
   stats.squares_lost += squares;
+  if (!spec_.feedback) return;             // the accumulator keeps nothing
   taken_[0].losses.reserve(losses.count);  // what is added is noted: nothing fails between
   add_pairs(host, accumulator(), losses, DType::f32);
   const SparseList kept = taken_[0].losses.append_nonzero(losses);
@@ -286,6 +286,7 @@ void Compressor::fail(Compute& host) {
 void Compressor::end(Compute& host) {
   in_call_ = false;
   follow_step(spec_, ++step);
+  stats.next_step = step;
   spent_ = false;
   Taken& taken = taken_[0];
   taken.delivered = true;

@@ -39,7 +39,8 @@ class Compressor : public SchemeState {
   explicit Compressor(const Spec& spec);
   ~Compressor();
 
-  // With density=auto its density and form are those of the present call, or of the last one.
+  // With density=auto its density and form, of `auto` its scheme, too, are those of the present
+  // call, or of the last one.
   const Spec& spec() const { return spec_; }
   std::size_t count() const { return count_; }
   DType type() const { return type_; }
@@ -139,7 +140,7 @@ class Compressor : public SchemeState {
   double scale() const { return scale_; }
   // Neither called nor loaded since creation or reset.
   bool is_new() const { return is_new_; }
-  // In a call, or between calls. With density=auto the spec's density and form follow.
+  // In a call, or between calls. With density=auto the spec follows.
   void set_state(const SchemeState& state);
   // Makes a new compressor continue from a saved state.
   void adopt(const SchemeState& state, double scale);

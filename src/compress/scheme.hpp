@@ -190,7 +190,8 @@ inline std::string_view exchange_name(const Spec& spec) {
   return is_coded(spec.form) ? "coded" : spec.scheme->exchange;
 }
 
-// The specs that calls may have: the stated one, and those of the forms that it allows.
+// The specs that calls may have: the present one unless it is one of `auto`, and those of the forms
+// that are allowed.
 template <class Visit>
 void for_each_form(const Spec& spec, Visit visit) {
   if (!spec.chooses_scheme()) visit(spec);

@@ -163,6 +163,18 @@ Error check_density(std::string_view text, const Spec& spec) {
                          "quantise");
 }
 
+// A call that elects would drop what such a coding has kept.
+Error check_feedback(std::string_view text, const Spec& spec) {
+  if (!spec.chooses_scheme() || spec.feedback) return {};
+  for (const Form form : all_forms) {
+    if (!spec.may_take(form) || !keeps_coding_loss(in_form(spec, form))) continue;
+    return bad(text,
+               fmt::format("feedback is 0, expected 1 with {}, which keeps what it rounds off",
+                           name_of(form)));
+  }
+  return {};
+}
+
 // A bound as large as the values would let all of them be zero.
 Error check_bounds(std::string_view text, const Spec& spec) {
   if (!spec.scheme->varying) return {};
@@ -212,6 +224,7 @@ Expected<Spec> Spec::parse(std::string_view text) {
   if (!is_weighed) spec.time_weight = usual_weight(spec.objective);
   if (Error error = check_density(text, spec)) return error;
   if (Error error = check_bounds(text, spec)) return error;
+  if (Error error = check_feedback(text, spec)) return error;
   follow(spec, {});  // a candidate of the objective, or a form
   return spec;
 }

@@ -12,9 +12,11 @@ struct CompressorStats {
   std::size_t selected_union = 0;
   float threshold = 0;
   int leader = -1;
-  double squares_sent = 0;  // of what this rank sent
-  double squares_all = 0;   // of gradient plus residual; NaN: not all of it was read
-  double squares_lost = 0;  // of sums that were not delivered, and remain on this rank
+  double squares_sent = 0;      // of what this rank sent
+  double squares_all = 0;       // of gradient plus residual; NaN: not all of it was read
+  double squares_lost = 0;      // of sums that were not delivered; what has feedback remains here
+  bool told_nan = false;        // NaN was delivered, and nothing sent
+  std::uint64_t next_step = 0;  // after the call, if it has succeeded; else 0
   double residual_squares = 0;
   double imbalance = 1;
   std::uint64_t bytes_sent = 0;

@@ -276,7 +276,7 @@ void learn_share(const Spec& spec, const DensityFacts& facts, DensityControl& co
   // Where each rank sends its own largest elements to all, what they promise is what is sent.
   if (!is_elected(spec.form) || gathers_lists(spec)) return;
   const double promised = facts.gains[candidates_of(spec).nearest(spec.density)];
-  if (!(facts.sent > 0) || !(promised > 0)) return;
+  if (facts.sent < 0 || !(promised > 0)) return;
   const auto found = static_cast<float>(std::clamp(facts.sent / promised, least, 1.0));
   float& share = control.share(spec.form);
   share = share == 0 ? found : (share + found) / 2;
@@ -309,8 +309,8 @@ bool is_probe_due(const Spec& spec, const DensityControl& control, std::uint64_t
   return spec.objective == Objective::ratio && is_over;
 }
 
-// Among elections, whose candidates have ever more bytes: what they leave out comes later, while a
-// coding loses what it does.
+// Among elections, if there are any: what they leave out comes later, while a coding loses what it
+// does.
 DensityChoice other_bytes(const Spec& spec, std::size_t count, int ranks) {
   constexpr double apart = 1.8;
   const DensityChoice present = present_of(spec);
@@ -318,16 +318,21 @@ DensityChoice other_bytes(const Spec& spec, std::size_t count, int ranks) {
   if (ranks == 1 || count == 0) return present;
   const Options options(spec, ranks);
   const std::span sparse = options.all().first(options.sparse());
-  if (sparse.empty()) return present;
-  const Form form = is_elected(spec.form) ? spec.form : sparse[0].form;
+  const Form elected = is_elected(spec.form) || sparse.empty() ? spec.form : sparse[0].form;
   DensityChoice less = present;
   DensityChoice more = present;
-  for (const DensityChoice& one : sparse) {
-    if (one.form != form) continue;
+  double less_bytes = 0;
+  double more_bytes = growth * its;
+  for (const DensityChoice& one : sparse.empty() ? options.all() : sparse) {
+    if (!sparse.empty() && one.form != elected) continue;
     const double bytes = cost_of(spec, one, count, ranks).bytes;
-    if (apart * bytes <= its) less = one;
-    const bool is_in_reach = bytes >= apart * its && bytes <= growth * its;
-    if (is_in_reach && more == present) more = one;
+    if (apart * bytes <= its && bytes > less_bytes) {
+      less = one;
+      less_bytes = bytes;
+    } else if (bytes >= apart * its && bytes <= more_bytes) {
+      more = one;
+      more_bytes = bytes;
+    }
   }
   return less == present ? more : less;
 }

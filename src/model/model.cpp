@@ -211,6 +211,7 @@ void Model::adapt_density(const Spec& spec, std::size_t count, const DensityFact
   const bool stays = next == present_of(spec);
   control.probes = stays && known.last_s > 0 && is_probe_due(spec, control, facts.step);
   if (control.probes) next = other_bytes(spec, count, ranks_);
+  control.probes = control.probes && next != present_of(spec);  // or there is nothing else
   if (control.probes || !stays) {
     control.probed = facts.step;
     control.moved = false;

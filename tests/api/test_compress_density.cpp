@@ -121,7 +121,8 @@ void meet_in_a_group(Rank& self, const char* spec) {
 TEST_CASE("vectors of a group have one density, whatever they had before", "[density]") {
   Setup setup;
   setup.environment.emplace_back("PITH_DETERMINISTIC", "1");
-  for (const char* spec : {"topk:density=auto,bypass=never", "topk:density=auto,quantise=bf16"}) {
+  for (const char* spec : {"topk:density=auto,bypass=never", "topk:density=auto,quantise=bf16",
+                           "auto:schemes=topk+onebit,bypass=never"}) {
     INFO(spec);
     CHECK(run(2, setup, [spec](Rank& self) { meet_in_a_group(self, spec); }) == "");
   }

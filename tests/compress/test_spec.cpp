@@ -291,6 +291,8 @@ TEST_CASE("auto has the schemes that it allows") {
   check_says("auto:schemes=topk+", {"\"topk+\"", "joined by +"});
   check_says("auto:schemes=none", {"\"none\"", "bf16"});
   check_says("auto:density=0.01", {"density is fixed", "auto or a range"});
+  check_says("auto:schemes=topk+onebit,feedback=0", {"feedback is 0", "1 with onebit"});
+  CHECK(Spec::parse("auto:schemes=topk+int8,feedback=0"));
   check_says("auto:objective=paper", {"no key \"objective\"", "schemes, density"});
 }
 

@@ -65,8 +65,9 @@ TEST_CASE("densities that adapt on device memory are the host's") {
 TEST_CASE("groups on device memory have the host's density") {
   const test::Device device;
   const Deterministic deterministic;
-  const char* spec = GENERATE("topk:density=auto,bypass=never", "ar-topk:density=auto",
-                              "exdyna:density=auto,bypass=never");
+  const char* spec =
+      GENERATE("topk:density=auto,bypass=never", "ar-topk:density=auto",
+               "exdyna:density=auto,bypass=never", "auto:schemes=topk+ar-topk+spardl,bypass=never");
   INFO(spec);
   const Comms on_device(2);
   const Comms on_host(2);

@@ -136,6 +136,7 @@ class Steps(unittest.TestCase):
                 (["--compress", "topq"], "expected one of none"),
                 (["--compress", "none"], "--compress is none, which sums all elements"),
                 (["--compress", "topk:density=auto"], "expected a number for density"),
+                (["--compress", "auto"], "expected the schemes that it may choose"),
                 (["--compress", "topk", "--densities", "0.1,2"], "--densities has 2, expected"),
                 (["--compress", "topk", "--bytes", "2"], "--bytes is 2, expected an element"),
                 (["--compress", "topk", "--collective", "broadcast"],

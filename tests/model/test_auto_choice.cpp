@@ -47,7 +47,8 @@ struct Vector {
   Model model{ranks};
   DensityControl control;
   std::uint64_t step = 0;
-  Form worse = Form::none;  // sends a fifth
+  Form worse = Form::none;  // sends this part of what it promises
+  double part = 0.2;
 
   Form call(const LinkCost& link, double power) {
     DensityFacts found = facts(spec, power);
@@ -56,7 +57,7 @@ struct Vector {
       const CallCost cost = way_cost(spec, spec.adapted_to_dense(), count, ranks);
       found.last_s = cost.seconds(link.alpha, link.beta);
       const double promised = found.gains[candidates_of(spec).nearest(spec.density)];
-      found.sent = spec.form == worse ? promised / 5 : promised;
+      found.sent = spec.form == worse ? promised * part : promised;
     }
     model.adapt_density(spec, count, found, control);
     control.count = count;
@@ -113,6 +114,30 @@ TEST_CASE("among many ranks common elements are fewer bytes than lists of all", 
   };
   CHECK(form(2) == Form::topk);
   CHECK(form(64) == Form::ar_topk);
+}
+
+TEST_CASE("a scheme that sends nothing is left", "[auto]") {
+  Vector vector("auto:schemes=topk+ar-topk,bypass=never");
+  vector.worse = Form::ar_topk;
+  vector.part = 0;
+  std::multiset<Form> taken;
+  for (int i = 0; i < 60; ++i) taken.insert(vector.call(slow, 0.2));
+  CHECK(taken.count(Form::ar_topk) > 0);
+  CHECK(taken.count(Form::ar_topk) < 6);
+}
+
+// Or calls of one length would be taken for what is known of the link.
+TEST_CASE("auto probes other bytes among codings, too", "[auto]") {
+  const Spec codings = *Spec::parse("auto:schemes=qsgd8+onebit+qsgd4,bypass=never");
+  CHECK(codings.form == Form::qsgd8);
+  CHECK(other_bytes(codings, count, ranks) == DensityChoice{1, Form::qsgd4});
+  const Spec one = *Spec::parse("auto:schemes=onebit,bypass=never");
+  CHECK(other_bytes(one, count, ranks) == present_of(one));
+  Vector vector("auto:schemes=onebit,bypass=never");
+  for (int i = 0; i < 20; ++i) {
+    vector.call(slow, 0.2);
+    CHECK_FALSE(vector.control.probes);
+  }
 }
 
 TEST_CASE("auto learns what a scheme sends of what its sample promises", "[auto]") {

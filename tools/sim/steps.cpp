@@ -150,6 +150,11 @@ Error check(const StepQuestion& question) {
                           "another scheme",
                           text)};
     }
+    if (spec->chooses_scheme()) {
+      return {Code::invalid_argument,
+              fmt::format("--compress is {}, expected the schemes that it may choose, one by one",
+                          text)};
+    }
     if (spec->adapts() && question.densities.empty()) {
       return {Code::invalid_argument,
               fmt::format("--compress is {}, expected a number for density, or --densities", text)};

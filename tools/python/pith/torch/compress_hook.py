@@ -207,7 +207,7 @@ class CompressHook:
 def compress_hook(spec: str = "auto", scaler: Any = None) -> CompressHook:
     """A communication hook for DDP that compresses gradients.
 
-    spec: a compressor as in compression.md, "topk:density=0.01"; "auto" chooses density or bits by
-    the time of the calls. scaler: the GradScaler, if the loss is scaled.
+    spec: a compressor as in compression.md, "topk:density=0.01"; "auto" chooses among
+    schemes and densities by the time of the calls. scaler: the GradScaler, if the loss is scaled.
     """
     return CompressHook(spec, scaler)

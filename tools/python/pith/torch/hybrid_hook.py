@@ -110,6 +110,6 @@ def hybrid_hook(
 ) -> HybridHook:
     """Makes the sums between hosts compressed: `hybrid_hook(model, mesh["between"].get_group())`.
 
-    spec: a compressor as in compression.md; "auto" chooses density or bits by their time.
+    spec: a compressor as in compression.md; "auto" chooses scheme and density by time.
     """
     return HybridHook(model, group, spec)
