@@ -133,7 +133,7 @@ void leave(ShmRank& self) {
 
 }  // namespace
 
-TEST_CASE("shm: two threads, every path") {
+TEST_CASE("shm: two threads, every path", "[shm]") {
   const auto body = [](int rank, const Names& names) {
     ShmRank self(rank, names, tiny_options());
     must(self.attached, "not attached");
@@ -143,7 +143,7 @@ TEST_CASE("shm: two threads, every path") {
   CHECK(run_threads(body) == "");
 }
 
-TEST_CASE("shm: two processes, every path, and nothing is left") {
+TEST_CASE("shm: two processes, every path, and nothing is left", "[shm][alone]") {
   const std::size_t files = entries("/dev/shm");
   const std::size_t descriptors = entries("/proc/self/fd");
   Heap heap(std::size_t{256} << 20);
@@ -162,7 +162,7 @@ TEST_CASE("shm: two processes, every path, and nothing is left") {
   CHECK(entries("/proc/self/fd") == descriptors + 1);
 }
 
-TEST_CASE("shm: registered memory of a peer is read and written in place") {
+TEST_CASE("shm: registered memory of a peer is read and written in place", "[shm]") {
   const auto body = [](int rank, const Names& names) {
     ShmRank self(rank, names, ShmOptions());
     const int peer = 1 - rank;
@@ -186,7 +186,7 @@ TEST_CASE("shm: registered memory of a peer is read and written in place") {
   CHECK(run_forked(body) == "");
 }
 
-TEST_CASE("shm: private memory of a peer is copied from and to") {
+TEST_CASE("shm: private memory of a peer is copied from and to", "[shm]") {
   const auto body = [](int rank, const Names& names) {
     ShmOptions options;
     options.copy_bytes = 1000;
@@ -214,7 +214,7 @@ TEST_CASE("shm: private memory of a peer is copied from and to") {
   CHECK(run_forked(body) == "");
 }
 
-TEST_CASE("shm: private memory of any size is copied where a call asks for it") {
+TEST_CASE("shm: private memory of any size is copied where a call asks for it", "[shm]") {
   const auto body = [](int rank, const Names& names) {
     ShmOptions options;
     options.copy_bytes = 0;
@@ -236,7 +236,7 @@ TEST_CASE("shm: private memory of any size is copied where a call asks for it") 
   CHECK(run_forked(body) == "");
 }
 
-TEST_CASE("shm: no copies where they are switched off") {
+TEST_CASE("shm: no copies where they are switched off", "[shm]") {
   const auto body = [](int rank, const Names& names) {
     ShmOptions options;
     options.copy_bytes = rank == 0 ? 0 : 1;
@@ -252,7 +252,7 @@ TEST_CASE("shm: no copies where they are switched off") {
   CHECK(run_forked(body) == "");
 }
 
-TEST_CASE("shm: where copies are refused, private memory goes through rings") {
+TEST_CASE("shm: where copies are refused, private memory goes through rings", "[shm]") {
   const auto no_filter = [] { return deny_copies() ? std::string() : std::strerror(errno); };
   const std::string refusal = told_by_child(no_filter);
   if (!refusal.empty()) {
@@ -277,7 +277,7 @@ TEST_CASE("shm: where copies are refused, private memory goes through rings") {
   }
 }
 
-TEST_CASE("shm: a /dev/shm of 64 MB is no limit") {
+TEST_CASE("shm: a /dev/shm of 64 MB is no limit", "[shm]") {
   const std::string refusal = told_by_child(take_small_dev_shm);
   if (!refusal.empty()) {
     WARN("skipped: " << refusal);
@@ -300,7 +300,7 @@ TEST_CASE("shm: a /dev/shm of 64 MB is no limit") {
         }) == "");
 }
 
-TEST_CASE("shm: a killed peer is noticed, and what it sent before still arrives") {
+TEST_CASE("shm: a killed peer is noticed, and what it sent before still arrives", "[shm]") {
   const auto body = [](int rank, const Names& names) {
     ShmRank self(rank, names, tiny_options());
     must(self.attached, "not attached");
@@ -334,7 +334,7 @@ TEST_CASE("shm: a killed peer is noticed, and what it sent before still arrives"
   CHECK(run_forked_to_die(body) == "");
 }
 
-TEST_CASE("shm: nothing is left of ranks that are all killed") {
+TEST_CASE("shm: nothing is left of ranks that are all killed", "[shm][alone]") {
   constexpr std::size_t bytes = std::size_t{128} << 20;
   constexpr std::int64_t slack = std::int64_t{16} << 20;
   const std::size_t files = entries("/dev/shm");
@@ -386,7 +386,7 @@ TEST_CASE("shm: nothing is left of ranks that are all killed") {
   CHECK(shared_bytes() <= before + slack);
 }
 
-TEST_CASE("shm: leaving in order is no loss") {
+TEST_CASE("shm: leaving in order is no loss", "[shm]") {
   const auto body = [](int rank, const Names& names) {
     ShmRank self(rank, names, tiny_options());
     self.meet(1 - rank, 1);
@@ -402,7 +402,7 @@ TEST_CASE("shm: leaving in order is no loss") {
   CHECK(run_forked(body) == "");
 }
 
-TEST_CASE("shm: strangers, other shapes and unknown names are not attached") {
+TEST_CASE("shm: strangers, other shapes and unknown names are not attached", "[shm]") {
   const auto strangers = [](int rank, const Names& names) {
     const auto byte = static_cast<std::byte>(rank);
     ShmRank self(rank, names, tiny_options(), byte, second_ns / 2);

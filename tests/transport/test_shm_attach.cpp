@@ -219,16 +219,20 @@ void attend_noise(int rank, const Names& names) {
 
 }  // namespace
 
-TEST_CASE("shm: noisy strangers, with descriptors too") { CHECK(run_forked(attend_noise) == ""); }
+TEST_CASE("shm: noisy strangers, with descriptors too", "[shm]") {
+  CHECK(run_forked(attend_noise) == "");
+}
 
-TEST_CASE("shm: silent strangers, more than are let in at once") {
+TEST_CASE("shm: silent strangers, more than are let in at once", "[shm]") {
   CHECK(attended(600, 500) == "");
 }
 
-TEST_CASE("shm: silent strangers that take all descriptors") { CHECK(attended(100, 60) == ""); }
+TEST_CASE("shm: silent strangers that take all descriptors", "[shm]") {
+  CHECK(attended(100, 60) == "");
+}
 
 // The rank's own connection has room, its descriptors have not: one of the numbers hits it.
-TEST_CASE("shm: silent strangers that leave room for a connection without descriptors") {
+TEST_CASE("shm: silent strangers that leave room for a connection without descriptors", "[shm]") {
   for (int strangers = 54; strangers <= 58; ++strangers) {
     INFO(strangers);
     CHECK(attended(strangers, 60) == "");
