@@ -131,7 +131,8 @@ std::string run_and_flip(const DenseCase& c, int how) {
 
 }  // namespace
 
-TEST_CASE("every algorithm computes what the reference does", "[collectives][dense][conformance]") {
+TEST_CASE("every algorithm computes what the reference does",
+          "[collectives][dense][conformance][combinations]") {
   const std::vector<Combination> all = combinations();
   std::uint64_t seed = 0;
   int which = 0;
