@@ -117,4 +117,23 @@ Expected<std::string> choose_host(std::span<const Interface> interfaces,
   return best->host;
 }
 
+std::vector<std::string> choose_rails(std::span<const Interface> interfaces,
+                                      const InterfaceWish& wish, std::string_view host,
+                                      std::size_t most) {
+  const NameList names(wish.names);
+  const auto first = std::ranges::find(interfaces, host, &Interface::host);
+  if (first == interfaces.end()) return {};
+  std::vector<std::string_view> used = {first->name};
+  std::vector<std::string> rails;
+  for (const Interface& one : interfaces) {
+    const bool is_allowed = names.allows(one.name) && one.is_ip6() == first->is_ip6() &&
+                            (names.chooses() || standing(one) <= standing(*first));
+    if (!is_allowed || std::ranges::find(used, one.name) != used.end()) continue;
+    if (rails.size() == most) break;
+    used.emplace_back(one.name);
+    rails.push_back(one.host);
+  }
+  return rails;
+}
+
 }  // namespace pith

@@ -31,5 +31,11 @@ Expected<std::vector<Interface>> list_interfaces();
 // The first address that `wish` allows. Where it names no interfaces, those that may lead to other
 // hosts come first, then bridges of containers and virtual machines, then loopback.
 Expected<std::string> choose_host(std::span<const Interface> interfaces, const InterfaceWish& wish);
+// Addresses that may carry connections beside `host`: the first of each other interface that `wish`
+// allows, of host's family, at most `most`. Those of bridges and of loopback only if they are
+// named, or for a host that is one itself.
+std::vector<std::string> choose_rails(std::span<const Interface> interfaces,
+                                      const InterfaceWish& wish, std::string_view host,
+                                      std::size_t most);
 
 }  // namespace pith

@@ -64,6 +64,13 @@ constexpr std::array table{
                 [](Settings& s, const std::string& text) {
                   return set_integer("CONNECT_RANKS", text, 0, most_ranks, s.connect_ranks);
                 }},
+    SettingInfo{"RAILS", Scope::local,
+                "network interfaces that share the TCP connections between two ranks, of those "
+                "that IFNAME allows, each in a network of its own; both ranks' must be as many",
+                [](const Settings& s) { return std::to_string(s.rails); },
+                [](Settings& s, const std::string& text) {
+                  return set_integer("RAILS", text, 1, 8, s.rails);
+                }},
     SettingInfo{"ORDER", Scope::agreed,
                 "topology: rings and trees walk the ranks host by host and core by core; rank: as "
                 "they are numbered",

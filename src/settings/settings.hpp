@@ -23,6 +23,7 @@ struct Settings {
   int lanes = 4;
   int streams = 4;
   int connect_ranks = 0;
+  int rails = 1;
   std::size_t copy_bytes = 0;
   bool cuda_ipc = true;
   VerbsSettings verbs;

@@ -1,6 +1,7 @@
 """Which of a host's addresses ranks use: by default, as they are told, and over IPv6 alone."""
 import os
 import subprocess
+import time
 import unittest
 
 import case
@@ -18,6 +19,19 @@ def add_wrong_way(host):
 
 def add_bridge(host):
     host.add_dead_end("docker0", f"192.0.2.{host.number + 1}/24")
+
+
+def add_second_network(lab):
+    """Joins two hosts by an eth1 each, too."""
+    first, second = lab
+    first.ip("link", "add", "eth1", "type", "veth", "peer", "name", "eth1", "netns",
+             second.namespace)
+    for host in lab:
+        host.ip("addr", "add", f"10.78.0.{host.number + 1}/24", "dev", "eth1")
+        host.ip("link", "set", "eth1", "up")
+    while not all("LOWER_UP" in host.ip("link", "show", "eth1") and
+                  "state UP" in host.ip("link", "show", "eth1") for host in lab):
+        time.sleep(0.02)  # the kernel notices a link after a while
 
 
 class Tables:
@@ -116,6 +130,24 @@ class Interfaces(unittest.TestCase):
         with Lab(2) as lab:
             lab[0].known_address = lab[0].address6
             self.check_names(lab, ("::1", "127.0.0.1"))
+
+    def test_rails_share_what_is_sent(self):
+        with Lab(2) as lab:
+            add_second_network(lab)
+            devices = ("eth0", "eth1")
+            with Ranks(lab, environment={"PITH_RAILS": "2"}) as ranks:
+                before = [lab[0].sent_bytes(device) for device in devices]
+                ranks.seconds("allreduce", 16 << 20)
+                sent = [lab[0].sent_bytes(device) - bytes_before
+                        for device, bytes_before in zip(devices, before)]
+            self.assertGreater(min(sent), 0.4 * sum(sent))
+            self.check_refusal(lab, {**SOON, "PITH_RAILS": "3"},
+                               r"PITH_RAILS is 3, and beside 10\.77\.0\.\d there are 1 interfaces")
+        with Lab(2) as lab:
+            for host in lab:
+                add_wrong_way(host)
+            self.check_refusal(lab, {**SOON, "PITH_RAILS": "2"},
+                               r"rank 0 could not be reached at 192\.0\.2\.1:")
 
     def test_ports(self):
         with Lab(2) as lab:

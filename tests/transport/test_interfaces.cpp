@@ -71,6 +71,25 @@ TEST_CASE("interfaces: who names one gets it, whatever it is", "[interfaces]") {
   CHECK(chosen(some, "eth0,docker0,lo") == "127.0.0.1");  // the first of the system's
 }
 
+TEST_CASE("interfaces: rails are other interfaces of the same family", "[interfaces]") {
+  const std::vector<Interface> some = machine();
+  using Hosts = std::vector<std::string>;
+  const auto rails = [&](std::string_view names, std::string_view host, std::size_t most = 7) {
+    return choose_rails(some, {names, ""}, host, most);
+  };
+  const Hosts all = rails("", "10.0.0.1");
+  CHECK(std::ranges::find(all, "10.0.0.1") == all.end());
+  CHECK(std::ranges::find(all, "127.0.0.1") == all.end());
+  CHECK(std::ranges::find(all, "172.17.0.1") == all.end());
+  CHECK(std::ranges::find(all, "10.0.10.1") != all.end());
+  CHECK(rails("", "10.0.0.1", 1).size() == 1);
+  CHECK(rails("", "10.0.0.1", 0).empty());
+  CHECK(rails("=eth0", "10.0.0.1").empty());
+  CHECK(rails("=eth0,docker0", "10.0.0.1") == Hosts{"172.17.0.1"});
+  CHECK(rails("", "192.0.2.99").empty());  // not of this machine
+  for (const std::string& one : rails("", "fd06::1")) CHECK(one.find(':') != one.npos);
+}
+
 TEST_CASE("interfaces: an error names the wish and what there is", "[interfaces]") {
   const std::vector<Interface> some = {{"lo", "127.0.0.1", true}, {"eth0", "fd00::1", false}};
   const auto text = [&](std::string_view names, std::string_view family) {

@@ -3,6 +3,7 @@
 
 #include "catch.hpp"
 #include "tests/transport/tcp_ranks.hpp"
+#include "transport/tcp/tcp_address.hpp"
 #include "transport/tcp/tcp_round_trip.hpp"
 #include "transport/two_ranks.hpp"
 
@@ -65,6 +66,29 @@ std::string exchange_all(TcpRank& me, std::barrier<>& barrier, int count,
     }
   }
   return leave(me, barrier, outcome(me, tasks));
+}
+
+TEST_CASE("tcp: rails are taken in turn, as many as both ranks have") {
+  CHECK(address_with_rails("0.0.0.0:50", "10.0.0.1", std::vector<std::string>{}) == "0.0.0.0:50");
+  const std::vector<std::string> others{"10.1.0.1", "fd00::1"};
+  const std::string text = address_with_rails("0.0.0.0:50", "10.0.0.1", others);
+  CHECK(text == "10.0.0.1:50|10.1.0.1:50|[fd00::1]:50");
+  CHECK(rail_of(text, 0, 3) == "10.0.0.1:50");
+  CHECK(rail_of(text, 1, 3) == "10.1.0.1:50");
+  CHECK(rail_of(text, 5, 3) == "[fd00::1]:50");
+  CHECK(rail_of(text, 3, 2) == "10.1.0.1:50");
+  CHECK(rail_of(text, 7, 1) == "10.0.0.1:50");
+  CHECK(rail_of("10.0.0.1:50", 3, 4) == "10.0.0.1:50");
+  CHECK(listening_host("10.0.0.1", {}) == "10.0.0.1");
+  CHECK(listening_host("10.0.0.1", others) == "0.0.0.0");
+  CHECK(listening_host("fd00::2", others) == "::");
+}
+
+TEST_CASE("tcp: every size over two addresses of a host") {
+  TcpOptions options;
+  options.rails = {"127.0.0.2"};
+  const auto body = [](TcpRank& me, std::barrier<>& all) { return exchange_all(me, all, 3); };
+  CHECK(run_tcp_ranks(3, body, options) == "");
 }
 
 TEST_CASE("tcp: every size between all ranks") {

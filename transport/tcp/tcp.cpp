@@ -13,6 +13,7 @@
 #include "core/clock.hpp"
 #include "core/descriptor_limit.hpp"
 #include "core/log.hpp"
+#include "transport/tcp/tcp_address.hpp"
 #include "transport/tcp/tcp_peer.hpp"
 
 namespace pith {
@@ -60,12 +61,13 @@ TcpTransport::TcpTransport(Scheduler& scheduler, Mailbox& mailbox, int rank, int
 TcpTransport::~TcpTransport() = default;
 
 Expected<std::string> TcpTransport::listen() {
-  Expected<Descriptor> listener = listen_on(options_.host, options_.ports);
+  const std::string_view host = listening_host(options_.host, options_.rails);
+  Expected<Descriptor> listener = listen_on(host, options_.ports);
   if (!listener) return listener.error();
   Expected<Address> address = local_address(listener->get());
   if (!address) return address.error();
   listener_ = std::move(*listener);
-  return format_address(*address);
+  return address_with_rails(format_address(*address), options_.host, options_.rails);
 }
 
 void TcpTransport::use_streams(const PairStreams& streams) {
@@ -89,6 +91,7 @@ Error TcpTransport::connect(std::span<const std::string> addresses,
   plan.ranks = ranks_;
   plan.heartbeat_s = options_.heartbeat_s;
   plan.addresses.assign(addresses.begin(), addresses.end());
+  plan.rails = 1 + options_.rails.size();
   plan.streams.resize(static_cast<std::size_t>(ranks_));
   std::vector<std::uint8_t> now(static_cast<std::size_t>(ranks_));
   std::size_t connections = 0;

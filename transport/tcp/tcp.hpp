@@ -31,6 +31,7 @@ namespace pith {
 
 struct TcpOptions {
   std::string host = "127.0.0.1";  // reachable for peers, so not 0.0.0.0
+  std::vector<std::string> rails;  // further addresses of this host, to which streams go in turn
   PairStreams streams{4, 4, false};
   std::size_t cut_bytes = std::size_t{512} << 10;  // messages of this size go over all streams
   std::size_t piece_bytes = std::size_t{256} << 10;

@@ -2,12 +2,22 @@
 
 #include <algorithm>
 
+#include "settings/settings_origin.hpp"
+#include "transport/interfaces.hpp"
 #include "transport/tcp/tcp.hpp"
+#include "transport/tcp/tcp_address.hpp"
 #include "transport/transport_factory.hpp"
 
 namespace pith {
 
 namespace {
+
+Error too_few_rails(const TransportSite& site, std::size_t others) {
+  return {Code::invalid_usage,
+          fmt::format("{} is {}, and beside {} there are {} interfaces that may be used: expected "
+                      "at most {}",
+                      variable_of("RAILS"), site.settings.rails, site.host, others, 1 + others)};
+}
 
 Expected<std::unique_ptr<PeerTransport>> make(const TransportSite& site) {
   TcpOptions options;
@@ -15,6 +25,14 @@ Expected<std::unique_ptr<PeerTransport>> make(const TransportSite& site) {
   options.streams = {site.settings.streams, site.settings.streams, false};
   options.heartbeat_s = site.settings.heartbeat;
   options.ports = site.settings.ports;
+  if (site.settings.rails > 1) {
+    const Expected<std::vector<Interface>> all = list_interfaces();
+    if (!all) return all.error();
+    const InterfaceWish wish{site.settings.ifname, site.settings.socket_family};
+    const auto others = static_cast<std::size_t>(site.settings.rails) - 1;
+    options.rails = choose_rails(*all, wish, site.host, others);
+    if (options.rails.size() < others) return too_few_rails(site, options.rails.size());
+  }
   std::unique_ptr<PeerTransport> made = std::make_unique<TcpTransport>(
       site.scheduler, site.mailbox, site.rank, site.ranks, site.secret, options);
   return made;
@@ -31,8 +49,9 @@ Expected<std::string> usable(const ListenPlace& place) {
   return fmt::format("sockets at {} ({})", place.host, place.why);
 }
 
-// Of "host:port".
-std::string_view host_of(std::string_view address) {
+// Of the first "host:port".
+std::string_view host_of(std::string_view text) {
+  const std::string_view address = rail_of(text, 0, 1);
   return address.substr(0, std::min(address.size(), address.rfind(':')));
 }
 

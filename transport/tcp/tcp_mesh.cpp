@@ -13,6 +13,7 @@
 
 #include "core/descriptor_limit.hpp"
 #include "transport/peer_transport.hpp"
+#include "transport/tcp/tcp_address.hpp"
 #include "transport/tcp/tcp_silence.hpp"
 
 namespace pith {
@@ -130,15 +131,20 @@ Error TcpMesh::connect(std::span<const std::uint8_t> now, const Patience& patien
   return {};
 }
 
+std::string_view TcpMesh::address_of(const Connection& connection) const {
+  const std::string& text = plan_.addresses[static_cast<std::size_t>(connection.peer)];
+  return rail_of(text, connection.stream, plan_.rails);
+}
+
 Error TcpMesh::overdue(std::span<const std::uint8_t> now) const {
   for (const Connection& connection : connections_) {
     if (!connection.ours || connection.state == Connection::State::ready) continue;
     const int peer = connection.peer;
-    return {Code::remote,
-            fmt::format("rank {} could not be reached at {} in time ({})", peer,
-                        plan_.addresses[static_cast<std::size_t>(peer)],
-                        connection.last ? connection.last.message() : "no answer"),
-            peer};
+    return {
+        Code::remote,
+        fmt::format("rank {} could not be reached at {} in time ({})", peer, address_of(connection),
+                    connection.last ? connection.last.message() : "no answer"),
+        peer};
   }
   for (int peer = 0; peer < plan_.ranks; ++peer) {
     const auto p = static_cast<std::size_t>(peer);
@@ -214,8 +220,7 @@ void TcpMesh::begin_due(std::uint64_t now, bool anew) {
 
 void TcpMesh::begin(Connection& connection, std::uint64_t now) {
   if (connection.since_ns == 0) connection.since_ns = now;
-  const auto& text = plan_.addresses[static_cast<std::size_t>(connection.peer)];
-  const Expected<Address> address = parse_address(text);
+  const Expected<Address> address = parse_address(address_of(connection));
   if (!address) return fail(connection.peer, Failed::How::refused, address.error());
   Expected<Descriptor> socket = begin_connect(*address);
   if (!socket) return try_again(connection, socket.error());
@@ -259,8 +264,7 @@ void TcpMesh::closed_early(Connection& connection) {
 void TcpMesh::check_connected(Connection& connection) {
   const int peer = connection.peer;
   if (const int status = connect_status(connection.socket.get())) {
-    const Error why = system_error(
-        fmt::format("connect to {}", plan_.addresses[static_cast<std::size_t>(peer)]), status);
+    const Error why = system_error(fmt::format("connect to {}", address_of(connection)), status);
     // Every rank listens from before the start-up on, until it leaves.
     if (status == ECONNREFUSED && !starting_) {
       return fail(peer, Failed::How::gone, why);

@@ -25,7 +25,8 @@ struct TcpMeshPlan {
   int rank = 0;
   int ranks = 1;
   double heartbeat_s = 10;             // see patience_s()
-  std::vector<std::string> addresses;  // by rank
+  std::vector<std::string> addresses;  // by rank, see tcp_address.hpp
+  std::size_t rails = 1;               // that this rank has
   std::vector<int> streams;            // by rank, the same at both ends; 0: it is no peer
 };
 
@@ -97,6 +98,7 @@ class TcpMesh {
   void try_again(Connection& connection, const Error& why);
   void end(Connection& connection);
   void fail(int peer, Failed::How how, const Error& why);
+  std::string_view address_of(const Connection& connection) const;
   Link& link(int peer) { return links_[static_cast<std::size_t>(peer)]; }
   int streams_to(int peer) const { return plan_.streams[static_cast<std::size_t>(peer)]; }
 
