@@ -98,7 +98,6 @@ class TcpMesh {
   void try_again(Connection& connection, const Error& why);
   void end(Connection& connection);
   void fail(int peer, Failed::How how, const Error& why);
-  std::string_view address_of(const Connection& connection) const;
   Link& link(int peer) { return links_[static_cast<std::size_t>(peer)]; }
   int streams_to(int peer) const { return plan_.streams[static_cast<std::size_t>(peer)]; }
 
