@@ -13,6 +13,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/clock.hpp"
@@ -31,6 +32,10 @@ struct Queue : ibv_cq {
 
 struct Region : ibv_mr {
   int access = 0;
+  bool holds(std::uint64_t at, std::size_t bytes) const {
+    const auto begin = reinterpret_cast<std::uint64_t>(addr);
+    return at >= begin && at + bytes <= begin + length;
+  }
 };
 
 struct Request {
@@ -81,8 +86,7 @@ struct Held {
 void complete(ibv_cq* queue, const ibv_wc& completion) {
   auto& to = *static_cast<Queue*>(queue);
   to.completions.push_back(completion);
-  if (!to.armed) return;
-  to.armed = false;
+  if (!std::exchange(to.armed, false)) return;
   static_cast<Channel*>(to.channel)->events.push_back(queue);
   eventfd_write(to.channel->fd, 1);
 }
@@ -125,8 +129,7 @@ bool local_memory_is_registered(const Pair& pair, const Request& request) {
     const ibv_sge& part = request.work.sg_list[p];
     const auto found = network().regions.find(part.lkey);
     if (found == network().regions.end() || found->second->pd != pair.pd) return false;
-    const auto begin = reinterpret_cast<std::uint64_t>(found->second->addr);
-    if (part.addr < begin || part.addr + part.length > begin + found->second->length) return false;
+    if (!found->second->holds(part.addr, part.length)) return false;
   }
   return true;
 }
@@ -137,10 +140,8 @@ bool may_write(const Pair& to, const Request& request, std::size_t bytes) {
   const auto found = network().regions.find(request.work.wr.rdma.rkey);
   if (found == network().regions.end()) return false;
   const Region& region = *found->second;
-  const auto begin = reinterpret_cast<std::uint64_t>(region.addr);
-  const std::uint64_t at = request.work.wr.rdma.remote_addr;
-  return region.pd == to.pd && (region.access & IBV_ACCESS_REMOTE_WRITE) && at >= begin &&
-         at + bytes <= begin + region.length;
+  return region.pd == to.pd && (region.access & IBV_ACCESS_REMOTE_WRITE) &&
+         region.holds(request.work.wr.rdma.remote_addr, bytes);
 }
 
 // The receiver of a pair's packets; null: they are lost.
@@ -177,20 +178,16 @@ bool carry_out(Pair& pair) {
     fail_all(pair, IBV_WC_REM_ACCESS_ERR);
     return false;
   }
-  ibv_wc arrival{};
   if (opcode != IBV_WR_SEND && !payload.empty()) {
-    std::memcpy(reinterpret_cast<void*>(request.work.wr.rdma.remote_addr), payload.data(),
-                payload.size());
+    std::ranges::copy(payload, reinterpret_cast<std::byte*>(request.work.wr.rdma.remote_addr));
   }
   if (takes_receive) {
     const auto [id, part] = to->receives.front();
     to->receives.pop_front();
-    arrival = completion_of(id, IBV_WC_SUCCESS, IBV_WC_RECV);
+    ibv_wc arrival = completion_of(id, IBV_WC_SUCCESS, IBV_WC_RECV);
     arrival.byte_len = static_cast<std::uint32_t>(payload.size());
     arrival.imm_data = request.work.imm_data;
-    if (opcode == IBV_WR_SEND) {
-      std::memcpy(reinterpret_cast<void*>(part.addr), payload.data(), payload.size());
-    }
+    if (opcode == IBV_WR_SEND) std::ranges::copy(payload, reinterpret_cast<std::byte*>(part.addr));
     complete(to->recv_cq, arrival);
   }
   if (request.work.send_flags & IBV_SEND_SIGNALED) {
@@ -351,8 +348,7 @@ ibv_qp* create_qp(ibv_pd* domain, ibv_qp_init_attr* attributes) {
 }
 
 bool follows(ibv_qp_state was, ibv_qp_state is) {
-  if (is == IBV_QPS_RESET || is == IBV_QPS_ERR) return true;
-  return (was == IBV_QPS_RESET && is == IBV_QPS_INIT) ||
+  return is == IBV_QPS_RESET || is == IBV_QPS_ERR || (was == IBV_QPS_RESET && is == IBV_QPS_INIT) ||
          (was == IBV_QPS_INIT && is == IBV_QPS_RTR) || (was == IBV_QPS_RTR && is == IBV_QPS_RTS);
 }
 
@@ -479,6 +475,17 @@ const VerbsLibrary& FakeVerbs::library() {
 int FakeVerbs::objects() {
   const Held held;
   return network().objects;
+}
+
+std::size_t FakeVerbs::registered(const void* byte) {
+  const Held held;
+  const auto at = reinterpret_cast<std::uint64_t>(byte);
+  std::size_t bytes = 0;
+  for (const auto& [key, region] : network().regions) {
+    const bool writable = (region->access & IBV_ACCESS_REMOTE_WRITE) && region->holds(at, 1);
+    bytes += !byte || writable ? region->length : 0;
+  }
+  return bytes;
 }
 
 // Those of data connections take receives without memory.

@@ -26,6 +26,8 @@ struct FakeVerbs {
   static const VerbsLibrary& library();
   // Objects that have been made and not destroyed, of all kinds.
   static int objects();
+  // Bytes of all registrations, or of those by which peers may write to this byte.
+  static std::size_t registered(const void* byte = nullptr);
   // Stops all queue pairs of data connections with an error, as a failing device does.
   static void break_pairs();
 };

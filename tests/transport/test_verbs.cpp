@@ -157,12 +157,16 @@ void abort_receiver(VerbsRank& self, int turns) {
   must(!self.mailbox.start(doomed.receive), "it was there");
   ReceiveOp& other = self.receive(1, 5, doomed_bytes);
   for (int i = 0; i < turns; ++i) self.turn();
+  const bool ended = doomed.remaining == 0;
   doomed.revoke(self);
   std::fill(doomed.data.begin(), doomed.data.end(), std::byte{7});
   self.wait(other);
   must(same(other.data, pattern(doomed_bytes, 5)), "the other call's contents differ");
   self.meet(1, 6);
   must(same(doomed.data, before), "memory of an ended call was written");
+  // What ends in order stays registered for the next call.
+  must(ended || FakeVerbs::registered(doomed.data.data() + doomed_bytes / 2) == 0,
+       "the key of an aborted call is still valid");
 }
 
 void send_to_aborted(VerbsRank& self) {

@@ -5,7 +5,7 @@
 #include <csignal>
 
 #include "catch.hpp"
-#include "tests/transport/verbs_rank.hpp"
+#include "tests/transport/verbs_keys.hpp"
 
 namespace {
 
@@ -97,6 +97,11 @@ TEST_CASE("verbs device: a killed peer ends everything that waits for it", "[ver
     must(pending.remaining == 0 && pending.send.error.rank() == 1, "sent to the dead");
   };
   CHECK(run_forked_to_die(body) == "");
+}
+
+TEST_CASE("verbs device: keys are those of one communicator, and end with it", "[verbs_device]") {
+  if (absent()) return;
+  CHECK(guarded([] { check_keys(pith::verbs_library()); }) == "");
 }
 
 // Many communicators in turn; the system's own count of objects is the caller's to compare.

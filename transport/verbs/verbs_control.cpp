@@ -56,12 +56,12 @@ Error VerbsControl::meet(const VerbsPlace& place, const VerbsEnd& theirs,
 
 Error VerbsControl::open() {
   const std::size_t depth = credits_.ours + VerbsCredits::besides;
-  if (Error error = slots_.reserve(depth + slots_to_send)) return error;
+  Expected<std::unique_ptr<VerbsBlock>> block = VerbsBlock::make(slots_.rail(), depth);
+  if (!block) return block.error();
+  received_ = std::move(*block);
+  if (Error error = slots_.reserve(slots_to_send)) return error;
   words_.reserve(words_usual);
-  for (std::uint32_t slot = 0; slot < depth; ++slot) {
-    received_.push_back(slots_.take());
-    post_receive(slot);
-  }
+  for (std::uint32_t slot = 0; slot < depth; ++slot) post_receive(slot);
   if (broken_ != 0) return system_error("post receives", broken_);
   if (Error error = pair_.open()) return error;
   open_ = true;
@@ -80,9 +80,9 @@ void VerbsControl::close() {
 
 void VerbsControl::post_receive(std::uint32_t slot) {
   ibv_sge part{};
-  part.addr = reinterpret_cast<std::uint64_t>(received_[slot]->data);
+  part.addr = reinterpret_cast<std::uint64_t>((*received_)[slot].data);
   part.length = verbs_frame_max;
-  part.lkey = received_[slot]->key;
+  part.lkey = (*received_)[slot].key;
   ibv_recv_wr work{};
   work.wr_id = VerbsTag{VerbsWork::frame_came, static_cast<std::uint32_t>(peer_), slot}.pack();
   work.sg_list = &part;
@@ -179,14 +179,9 @@ void VerbsControl::sent(std::uint32_t number) {
   }
 }
 
-VerbsSlot& VerbsControl::came(std::uint32_t slot, std::uint32_t bytes) {
-  received_[slot]->bytes = bytes;
-  return *received_[slot];
-}
-
 void VerbsControl::take_back(std::uint32_t slot) {
-  if (is_counted(received_[slot]->head().kind)) credits_.take();
   if (!open_) return;
+  if (is_counted((*received_)[slot].head().kind)) credits_.take();
   post_receive(slot);
   settle_credit();
 }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -27,8 +28,13 @@ class VerbsControl {
   Error meet(const VerbsPlace& place, const VerbsEnd& theirs, std::uint32_t their_window);
   // Posts receives, and may send from now on.
   Error open();
-  // Destroys the connection; slots with the mailbox come back later.
+  // Destroys the connection. Slots of frames that came remain: see forget_frames().
   void close();
+  // After close(), where no frame is being looked at: gives up the memory of frames that came, once
+  // the mailbox has returned what it was lent.
+  void forget_frames() {
+    if (!open_ && credits_.lent() == 0) received_.reset();
+  }
   bool is_open() const { return open_; }
   // What has gone wrong, as an errno: the device refuses work, or there was no memory; 0: nothing.
   int broken() const { return broken_; }
@@ -54,9 +60,8 @@ class VerbsControl {
 
   // A completion of a frame sent.
   void sent(std::uint32_t number);
-  // A completion of a receive: the frame that came.
-  VerbsSlot& came(std::uint32_t slot, std::uint32_t bytes);
-  VerbsSlot& slot(std::uint32_t slot) { return *received_[slot]; }
+  // Where a frame has come.
+  VerbsSlot& slot(std::uint32_t slot) { return (*received_)[slot]; }
   // The frame in it has been taken; the slot is for the next one.
   void take_back(std::uint32_t slot);
   VerbsCredits& credits() { return credits_; }
@@ -90,8 +95,8 @@ class VerbsControl {
   // Numbers of the last probe and of the last frame before the end, plus one; 0: there was none.
   std::uint32_t probe_ = 0;
   std::uint32_t last_ = 0;
-  std::vector<VerbsSlot*> flight_;    // by number modulo its size; null: inlined
-  std::vector<VerbsSlot*> received_;  // by slot number
+  std::vector<VerbsSlot*> flight_;  // by number modulo its size; null: inlined
+  std::unique_ptr<VerbsBlock> received_;
   std::vector<Word> words_;
 };
 

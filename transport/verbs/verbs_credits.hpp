@@ -41,6 +41,7 @@ class VerbsCredits {
   bool can_lend() const { return lent_ < ours / 2; }
   void lend() { ++lent_; }
   void unlend() { --lent_; }
+  std::size_t lent() const { return lent_; }
 
  private:
   std::uint32_t room() const { return theirs - (spent_ - credited_); }

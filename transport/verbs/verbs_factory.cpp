@@ -19,6 +19,7 @@ Expected<std::unique_ptr<PeerTransport>> make(const TransportSite& site) {
 }
 
 Expected<std::string> usable(const ListenPlace& place) {
+  if (place.why_not) return place.why_not;
   VerbsWish wish;
   if (const Expected<Settings> settings = settings_from_environment()) {
     wish = VerbsWish{settings->verbs, place.host};

@@ -237,12 +237,16 @@ std::size_t VerbsInbox::halt(std::span<std::uint32_t> wanted) {
   for (Arrival* arrival : active) {
     if (arrival->state != State::granted) continue;
     --granted_;
-    memory_.release(*std::exchange(arrival->region, nullptr));
     arrival->state = State::wanted;
     wanted[count++] = arrival->sender;
-    // Those whose memory was taken back are refused next: see forget_stopped().
-    const bool stopped = std::ranges::find(stopped_, arrival) != stopped_.end();
-    if (!stopped) wanted_.push_back(arrival);
+    VerbsRegion& region = *std::exchange(arrival->region, nullptr);
+    if (std::ranges::find(stopped_, arrival) == stopped_.end()) {
+      memory_.release(region);
+      wanted_.push_back(arrival);
+    } else {
+      // Refused next, see forget_stopped(); no key that the peer has got may be of use to it.
+      memory_.revoke(region);
+    }
   }
   return count;
 }

@@ -53,6 +53,14 @@ void VerbsMemory::release(VerbsRegion& region) {
   if (--region.users == 0 && region.stale) give_up(region);
 }
 
+void VerbsMemory::revoke(VerbsRegion& region) {
+  {
+    const std::lock_guard hold(lock_);
+    region.stale = true;
+  }
+  release(region);
+}
+
 VerbsRegion* VerbsMemory::find(const std::byte* data, std::size_t bytes, bool written) {
   const std::lock_guard hold(lock_);
   for (VerbsRegion& region : regions_) {

@@ -45,6 +45,8 @@ class VerbsMemory final : public MemoryListener {
   // be had. The device may write to it if `written`.
   VerbsRegion* acquire(const std::byte* data, std::size_t bytes, bool written);
   void release(VerbsRegion& region);
+  // The same, and nobody may write there any more by the keys that peers have got.
+  void revoke(VerbsRegion& region);
 
   void leaves(const std::byte* data, std::size_t bytes) noexcept override;
 

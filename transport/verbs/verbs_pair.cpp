@@ -63,6 +63,7 @@ void VerbsPair::lose(std::string_view how) {
 Error VerbsPair::take_loss() {
   if (!std::exchange(untold_loss_, false)) return {};
   inbox_.abandon(error_);
+  control_.forget_frames();
   return error_;
 }
 
@@ -90,7 +91,7 @@ void VerbsPair::act(const ibv_wc& completion) {
         fmt::format("its connection has ended (verbs: {})", control_.status(completion.status)));
   }
   if (tag.work == VerbsWork::frame_sent) return control_.sent(tag.value);
-  control_.came(tag.value, completion.byte_len);
+  control_.slot(tag.value).bytes = completion.byte_len;
   act_on_frame(tag.value);
 }
 
@@ -153,6 +154,7 @@ void VerbsPair::act_on_data(const ibv_wc& completion) {
 
 bool VerbsPair::progress() {
   bool moved = false;
+  if (!live_) control_.forget_frames();
   if (live_) {
     const char* fault = nullptr;
     if (inbox_.can_pump()) moved |= inbox_.pump(fault);

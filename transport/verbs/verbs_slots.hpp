@@ -1,5 +1,6 @@
-// Pooled buffers of one frame each, registered with the first rail: what is sent lies in them until
-// it is acknowledged, what arrives until it is taken.
+// Buffers of one frame each, registered with the first rail: what is sent lies in them until it is
+// acknowledged, what arrives until it is taken. Those for what is sent are pooled; those for what
+// arrives are each pair's own, and go with their peer.
 #pragma once
 
 #include <cstddef>
@@ -21,13 +22,38 @@ struct VerbsSlot {
   std::size_t payload_bytes() const { return bytes - sizeof(VerbsHead); }
 };
 
+// Slots that are registered together, until the end of the block.
+class VerbsBlock {
+ public:
+  // Fails where there is no memory for it, or it cannot be registered.
+  static Expected<std::unique_ptr<VerbsBlock>> make(const VerbsRail& rail, std::size_t slots);
+  ~VerbsBlock();
+  VerbsBlock(const VerbsBlock&) = delete;
+  VerbsBlock& operator=(const VerbsBlock&) = delete;
+
+  std::size_t size() const { return slots_.size(); }
+  VerbsSlot& operator[](std::size_t slot) { return slots_[slot]; }
+
+ private:
+  struct Aligned {
+    void operator()(std::byte* data) const { ::operator delete[](data, std::align_val_t(4096)); }
+  };
+  explicit VerbsBlock(const VerbsRail& rail) : rail_(rail) {}
+
+  const VerbsRail& rail_;
+  std::unique_ptr<std::byte[], Aligned> data_;
+  ibv_mr* region_ = nullptr;
+  std::vector<VerbsSlot> slots_;
+};
+
+// The pool.
 class VerbsSlots {
  public:
   explicit VerbsSlots(const VerbsRail& rail) : rail_(rail) {}
-  ~VerbsSlots();
   VerbsSlots(const VerbsSlots&) = delete;
   VerbsSlots& operator=(const VerbsSlots&) = delete;
 
+  const VerbsRail& rail() const { return rail_; }
   // Null: there is no memory, or it cannot be registered.
   VerbsSlot* take() noexcept;
   void give(VerbsSlot& slot) { spare_.push_back(&slot); }
@@ -36,18 +62,10 @@ class VerbsSlots {
 
  private:
   static constexpr std::size_t slots_of_block = 32;
-  struct Aligned {
-    void operator()(std::byte* data) const { ::operator delete[](data, std::align_val_t(4096)); }
-  };
-  struct Block {
-    std::unique_ptr<std::byte[], Aligned> data;
-    ibv_mr* region = nullptr;
-    std::vector<VerbsSlot> slots;
-  };
   Error add_block();
 
   const VerbsRail& rail_;
-  std::vector<std::unique_ptr<Block>> blocks_;
+  std::vector<std::unique_ptr<VerbsBlock>> blocks_;
   std::vector<VerbsSlot*> spare_;
 };
 

@@ -1,0 +1,65 @@
+// What is left of verbs' memory when a peer, a call or a communicator ends.
+#include "catch.hpp"
+#include "tests/transport/verbs_keys.hpp"
+#include "transport/verbs/verbs_frames.hpp"
+
+namespace {
+
+using namespace pith_test;
+
+VerbsOptions unwatched() {
+  VerbsOptions options;
+  options.watch = false;
+  options.window = 16;
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("verbs: buffers of a lost peer are released, those in use when they are returned",
+          "[verbs]") {
+  FakeVerbs::instance() = FakeVerbs();
+  constexpr std::uint32_t count = 3;
+  constexpr std::size_t bytes = 10000;
+  CHECK(run_threads([](int rank, const Names& names) {
+          VerbsRank self(rank, names, unwatched());
+          if (rank == 1) {
+            std::vector<SendOp*> sent;
+            for (std::uint32_t i = 0; i < count; ++i) {
+              sent.push_back(&self.send(0, 10 + i, pattern(bytes, i)));
+            }
+            for (SendOp* op : sent) self.wait(*op);
+            self.meet(0, 2);
+            self.verbs.reset();
+            names.swap(rank, "gone");
+            return;
+          }
+          self.meet(1, 2);
+          names.swap(rank, "here");
+          const std::size_t before = FakeVerbs::registered();
+          self.receive(1, 99, 10);
+          self.until(
+              [&] {
+                self.verbs->look_at_links(monotonic_ns());
+                return self.losses != 0;
+              },
+              "loss");
+          must(FakeVerbs::registered() == before, "released while the mailbox reads there");
+          for (std::uint32_t i = 0; i < count; ++i) {
+            ReceiveOp& got = self.receive(1, 10 + i, bytes);
+            self.wait(got);
+            must(same(got.data, pattern(bytes, i)), "contents differ");
+          }
+          self.turn();
+          must(FakeVerbs::registered() + 16 * pith::verbs_frame_max <= before,
+               "the buffers of a lost peer stay registered");
+        }) == "");
+  CHECK(FakeVerbs::objects() == 0);
+}
+
+TEST_CASE("verbs: keys are those of one communicator, and end with it or with an aborted call",
+          "[verbs]") {
+  FakeVerbs::instance() = FakeVerbs();
+  CHECK(guarded([] { check_keys(FakeVerbs::library()); }) == "");
+  CHECK(FakeVerbs::objects() == 0);
+}
