@@ -102,9 +102,19 @@ VerbsInbox::Arrival* VerbsInbox::named(std::uint32_t name, State state) {
   return active && arrival->name == name && arrival->state == state ? arrival : nullptr;
 }
 
+// Of a call that was aborted no key that the peer has got may be of use to it, even if all arrived.
+// Returns whether it was.
+bool VerbsInbox::give_back(Arrival& arrival) {
+  const bool stopped = std::ranges::find(stopped_, &arrival) != stopped_.end();
+  VerbsRegion* region = std::exchange(arrival.region, nullptr);
+  if (region && stopped) memory_.revoke(*region);
+  if (region && !stopped) memory_.release(*region);
+  return stopped;
+}
+
 void VerbsInbox::recycle(Arrival& arrival) {
   if (arrival.state == State::granted) --granted_;
-  if (arrival.region) memory_.release(*std::exchange(arrival.region, nullptr));
+  give_back(arrival);
   std::erase(active_, &arrival);
   std::erase(wanted_, &arrival);
   std::erase(stopped_, &arrival);
@@ -239,14 +249,8 @@ std::size_t VerbsInbox::halt(std::span<std::uint32_t> wanted) {
     --granted_;
     arrival->state = State::wanted;
     wanted[count++] = arrival->sender;
-    VerbsRegion& region = *std::exchange(arrival->region, nullptr);
-    if (std::ranges::find(stopped_, arrival) == stopped_.end()) {
-      memory_.release(region);
-      wanted_.push_back(arrival);
-    } else {
-      // Refused next, see forget_stopped(); no key that the peer has got may be of use to it.
-      memory_.revoke(region);
-    }
+    // Those whose memory was taken back are refused next: see forget_stopped().
+    if (!give_back(*arrival)) wanted_.push_back(arrival);
   }
   return count;
 }

@@ -81,6 +81,7 @@ class VerbsInbox final : public SlotOwner, public MessageSource {
   void take_message(std::uint32_t slot, const VerbsHead& head);
   void announce(const VerbsHead& head);
   void grant(Arrival& arrival);
+  bool give_back(Arrival& arrival);
   void refuse(std::uint32_t sender);
   void finish(Arrival& arrival);
   void forget_stopped();
