@@ -45,6 +45,12 @@ constexpr double patience = 1;
 #endif
 constexpr int tries = 3;
 
+// How many times slower than others this machine is: PITH_TEST_SLOW, for emulated ones.
+double slowness() {
+  const char* text = std::getenv("PITH_TEST_SLOW");
+  return text ? std::max(1.0, std::strtod(text, nullptr)) : 1;
+}
+
 template <class Room>
 void put(Room& rooms, int rank, const std::string& text) {
   auto& room = rooms[static_cast<std::size_t>(rank)];
@@ -117,7 +123,7 @@ std::string fate_of(int status, const Setup& setup) {
 // Waits for all children, kills what is left at the limit; the fate of each.
 std::vector<std::string> wait_for(std::vector<pid_t> children, const Setup& setup) {
   std::vector<std::string> fates(children.size());
-  double limit = now_s() + setup.limit_s;
+  double limit = now_s() + setup.limit_s * slowness();
   std::size_t left = children.size();
   while (left > 0) {
     const bool over = now_s() > limit;
@@ -177,7 +183,7 @@ Outcome run_once(int size, const Setup& setup, const Body& body) {
     }
     if (!late.empty()) outcome.late += name + late + "\n";
   }
-  outcome.failed += left_over.find(children, setup.may_be_killed, setup.limit_s);
+  outcome.failed += left_over.find(children, setup.may_be_killed, setup.limit_s * slowness());
   munmap(mapping, sizeof(Shared));
   return outcome;
 }
@@ -270,7 +276,7 @@ double Rank::since_death_of(int victim) {
 }
 
 void Rank::in_time(double took_s, double limit_s, std::string_view what, Where where) {
-  if (took_s <= limit_s * patience) return;
+  if (took_s <= limit_s * patience * slowness()) return;
   put(shared_.late, rank,
       at(where, std::string(what) + " took " + std::to_string(took_s) + " s, expected " +
                     std::to_string(limit_s)));
@@ -308,7 +314,7 @@ void sleep_s(double seconds) {
 }
 
 void wait_until(const std::function<bool()>& condition, double limit_s, Where where) {
-  const double limit = now_s() + limit_s;
+  const double limit = now_s() + limit_s * slowness();
   while (!condition()) {
     if (now_s() > limit) fail_at("waited in vain", where);
     std::this_thread::yield();
