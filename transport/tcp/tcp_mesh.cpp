@@ -70,6 +70,10 @@ struct TcpMesh::Connection {
   std::uint64_t not_before_ns = 0;  // the next attempt
   Error last;                       // why the last attempt has failed
 
+  std::string_view address(const TcpMeshPlan& plan) const {
+    return rail_of(plan.addresses[static_cast<std::size_t>(peer)], stream, plan.rails);
+  }
+
   void watch(int epoll, std::uint32_t wanted) {
     if (events == wanted) return;
     const int operation = events == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
@@ -131,20 +135,15 @@ Error TcpMesh::connect(std::span<const std::uint8_t> now, const Patience& patien
   return {};
 }
 
-std::string_view TcpMesh::address_of(const Connection& connection) const {
-  const std::string& text = plan_.addresses[static_cast<std::size_t>(connection.peer)];
-  return rail_of(text, connection.stream, plan_.rails);
-}
-
 Error TcpMesh::overdue(std::span<const std::uint8_t> now) const {
   for (const Connection& connection : connections_) {
     if (!connection.ours || connection.state == Connection::State::ready) continue;
     const int peer = connection.peer;
-    return {
-        Code::remote,
-        fmt::format("rank {} could not be reached at {} in time ({})", peer, address_of(connection),
-                    connection.last ? connection.last.message() : "no answer"),
-        peer};
+    return {Code::remote,
+            fmt::format("rank {} could not be reached at {} in time ({})", peer,
+                        connection.address(plan_),
+                        connection.last ? connection.last.message() : "no answer"),
+            peer};
   }
   for (int peer = 0; peer < plan_.ranks; ++peer) {
     const auto p = static_cast<std::size_t>(peer);
@@ -220,7 +219,7 @@ void TcpMesh::begin_due(std::uint64_t now, bool anew) {
 
 void TcpMesh::begin(Connection& connection, std::uint64_t now) {
   if (connection.since_ns == 0) connection.since_ns = now;
-  const Expected<Address> address = parse_address(address_of(connection));
+  const Expected<Address> address = parse_address(connection.address(plan_));
   if (!address) return fail(connection.peer, Failed::How::refused, address.error());
   Expected<Descriptor> socket = begin_connect(*address);
   if (!socket) return try_again(connection, socket.error());
@@ -264,7 +263,7 @@ void TcpMesh::closed_early(Connection& connection) {
 void TcpMesh::check_connected(Connection& connection) {
   const int peer = connection.peer;
   if (const int status = connect_status(connection.socket.get())) {
-    const Error why = system_error(fmt::format("connect to {}", address_of(connection)), status);
+    const Error why = system_error(fmt::format("connect to {}", connection.address(plan_)), status);
     // Every rank listens from before the start-up on, until it leaves.
     if (status == ECONNREFUSED && !starting_) {
       return fail(peer, Failed::How::gone, why);
