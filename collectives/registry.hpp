@@ -33,6 +33,7 @@ PITH_ALGORITHM(reduce_tree);
 PITH_ALGORITHM(reduce_scatter_ring);
 PITH_ALGORITHM(reduce_scatter_recursive_halving);
 PITH_ALGORITHM(reduce_scatter_views);
+PITH_ALGORITHM(reduce_scatter_hierarchical);
 PITH_ALGORITHM(alltoall_pairwise);
 PITH_ALGORITHM(alltoall_views);
 PITH_ALGORITHM(gather_binomial);
@@ -83,6 +84,8 @@ inline constexpr std::array algorithm_table{
               reduce_scatter_recursive_halving_cost},
     Algorithm{"views", Collective::reduce_scatter, reduce_scatter_views, reduce_scatter_views_cost,
               SendPattern::everyone, most_view_ranks, true},
+    Algorithm{"hierarchical", Collective::reduce_scatter, reduce_scatter_hierarchical,
+              reduce_scatter_hierarchical_cost, SendPattern::partners, any_ranks, false, true},
     Algorithm{"pairwise", Collective::alltoall, alltoall_pairwise, alltoall_pairwise_cost,
               SendPattern::everyone},
     Algorithm{"views", Collective::alltoall, alltoall_views, alltoall_views_cost,

@@ -65,13 +65,14 @@ struct HostColumns {
 };
 
 // One round of a chunk of a column: of a rank that carries the column, or of another of its host.
-using ColumnRound = Task<Error> (*)(Call& call, const HostColumns& of, std::size_t k, int round,
-                                    int column);
+template <class Columns>
+using ColumnRound = Task<Error> (*)(Call& call, Columns& of, std::size_t k, int round, int column);
 
 // Every `lanes`-th chunk from chunk `lane` on, in the columns that this rank carries, or in the
 // others.
-inline Task<Error> column_strand(Call& call, const HostColumns& of, std::size_t lane, bool carries,
-                                 ColumnRound run) {
+template <class Columns>
+Task<Error> column_strand(Call& call, Columns& of, std::size_t lane, bool carries,
+                          ColumnRound<Columns> run) {
   for (std::size_t k = lane; k < of.chunks; k += of.lanes) {
     for (int round = 0; round < of.rounds(); ++round) {
       for (int column = 0; column < of.columns(); ++column) {
@@ -84,8 +85,10 @@ inline Task<Error> column_strand(Call& call, const HostColumns& of, std::size_t 
   co_return Error();
 }
 
-inline Task<Error> run_columns(Call& call, const HostColumns& of, ColumnRound carry,
-                               ColumnRound other) {
+// `Columns`: HostColumns, or with what an algorithm adds to them; `const` where nothing changes.
+template <class Columns>
+Task<Error> run_columns(Call& call, Columns& of, ColumnRound<Columns> carry,
+                        ColumnRound<Columns> other) {
   std::array<Task<Error>, 2 * most_lanes> strands;
   for (std::size_t lane = 0; lane < of.lanes; ++lane) {
     strands[2 * lane] = column_strand(call, of, lane, true, carry);
@@ -101,8 +104,8 @@ inline Shape column_shape(Shape shape) {
 }
 
 // Of a cost: beside `outside`, what passes between hosts, a rank sends what its column has to the
-// others of its host and takes theirs, a copy each. All but those of the last chunk and round go
-// while others are on the network.
+// others of its host and takes theirs, which a core copies or adds at both ends. All but those of
+// the last chunk and round go while others are on the network.
 inline double with_inner_copies(const Shape& shape, const LinkCost& link, double outside) {
   const double others = std::max(1, shape.ranks_a_host) - 1;
   if (others == 0) return outside;

@@ -252,7 +252,7 @@ TEST_CASE("blocks cross to another host once", "[hierarchical]") {
                                 {{0, 0, 0, 0, 1, 1, 1, 1}, 4},
                                 {{0, 0, 1, 1, 2, 2}, 4},
                                 {{0, 0, 0, 1, 1, 2, 2}, 5}};
-  for (const Collective collective : {Collective::allgather}) {
+  for (const Collective collective : {Collective::allgather, Collective::reduce_scatter}) {
     for (const Layout& layout : all) {
       const auto ranks = layout.hosts.size();
       const Traffic by_host =
