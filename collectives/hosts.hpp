@@ -47,6 +47,8 @@ class Hosts {
   int count() const { return static_cast<int>(ranks_.size()); }
   // Whether every rank has a host of its own.
   bool alone() const { return ranks_.size() == host_of_.size(); }
+  // Whether there are several, and one of them has several ranks.
+  bool share_ranks() const { return count() > 1 && !alone(); }
   int slices() const { return static_cast<int>(slices_); }
   // Of one host.
   int most_ranks() const { return static_cast<int>(most_ranks_); }

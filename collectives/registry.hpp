@@ -24,12 +24,14 @@ PITH_ALGORITHM(allreduce_hierarchical);
 PITH_ALGORITHM(broadcast_binomial);
 PITH_ALGORITHM(broadcast_chain);
 PITH_ALGORITHM(broadcast_views);
+PITH_ALGORITHM(broadcast_hierarchical);
 PITH_ALGORITHM(allgather_ring);
 PITH_ALGORITHM(allgather_bruck);
 PITH_ALGORITHM(allgather_views);
 PITH_ALGORITHM(allgather_hierarchical);
 PITH_ALGORITHM(barrier_dissemination);
 PITH_ALGORITHM(reduce_tree);
+PITH_ALGORITHM(reduce_hierarchical);
 PITH_ALGORITHM(reduce_scatter_ring);
 PITH_ALGORITHM(reduce_scatter_recursive_halving);
 PITH_ALGORITHM(reduce_scatter_views);
@@ -68,6 +70,8 @@ inline constexpr std::array algorithm_table{
               SendPattern::neighbours},
     Algorithm{"views", Collective::broadcast, broadcast_views, broadcast_views_cost,
               SendPattern::neighbours, most_view_ranks, true, false, false, true},
+    Algorithm{"hierarchical", Collective::broadcast, broadcast_hierarchical,
+              broadcast_hierarchical_cost, SendPattern::neighbours, any_ranks, false, true},
     Algorithm{"ring", Collective::allgather, allgather_ring, allgather_ring_cost,
               SendPattern::neighbours},
     Algorithm{"bruck", Collective::allgather, allgather_bruck, allgather_bruck_cost},
@@ -78,6 +82,8 @@ inline constexpr std::array algorithm_table{
     Algorithm{"dissemination", Collective::barrier, barrier_dissemination,
               barrier_dissemination_cost},
     Algorithm{"tree", Collective::reduce, reduce_tree, reduce_tree_cost},
+    Algorithm{"hierarchical", Collective::reduce, reduce_hierarchical, reduce_hierarchical_cost,
+              SendPattern::neighbours, any_ranks, false, true},
     Algorithm{"ring", Collective::reduce_scatter, reduce_scatter_ring, reduce_scatter_ring_cost,
               SendPattern::neighbours},
     Algorithm{"recursive_halving", Collective::reduce_scatter, reduce_scatter_recursive_halving,

@@ -66,7 +66,8 @@ Task<Error> take(Call& call, const HostColumns& of, std::size_t k, int round, in
 }  // namespace
 
 Task<Error> allgather_hierarchical(Call& call, CollectiveArgs args) {
-  if (!has_columns(call)) {
+  const Hosts* const hosts = call.context().hosts;
+  if (!hosts || !hosts->share_ranks()) {
     co_return co_await allgather_ring(call, args);
   }
   const HostColumns of(call, args);

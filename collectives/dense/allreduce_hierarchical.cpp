@@ -145,7 +145,7 @@ Task<Error> spread_inside(Hierarchy& of) {
 
 Task<Error> allreduce_hierarchical(Call& call, CollectiveArgs args) {
   const Hosts* const hosts = call.context().hosts;
-  if (!hosts || hosts->alone() || hosts->count() == 1) {
+  if (!hosts || !hosts->share_ranks()) {
     co_return co_await sum_flat(call, args);
   }
   if (hosts->slices() != hosts->most_ranks()) {

@@ -15,12 +15,6 @@
 
 namespace pith {
 
-// Whether a call goes by hosts at all: there are several, and one has several ranks.
-inline bool has_columns(const Call& call) {
-  const Hosts* const hosts = call.context().hosts;
-  return hosts && !hosts->alone() && hosts->count() > 1;
-}
-
 struct HostColumns {
   HostColumns(const Call& whole, const CollectiveArgs& arguments)
       : call(whole),

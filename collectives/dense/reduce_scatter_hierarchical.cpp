@@ -103,7 +103,8 @@ Task<Error> give(Call& call, Scattering& of, std::size_t k, int round, int colum
 }  // namespace
 
 Task<Error> reduce_scatter_hierarchical(Call& call, CollectiveArgs args) {
-  if (!has_columns(call)) {
+  const Hosts* const hosts = call.context().hosts;
+  if (!hosts || !hosts->share_ranks()) {
     co_return co_await reduce_scatter_ring(call, args);
   }
   Scattering of(call, args);

@@ -15,6 +15,7 @@
 // vector adds 2 beta a byte. In place at the root. Only the root uses recv.
 #include <cmath>
 
+#include "collectives/dense/host_tree.hpp"
 #include "collectives/dense/tree_cost.hpp"
 #include "collectives/typed_span.hpp"
 
@@ -24,7 +25,7 @@ namespace {
 
 struct Tree {
   CollectiveArgs args;
-  TreeNode node;  // in ranks of the communicator
+  Branch node;  // in ranks of the communicator
   std::size_t chunk = 0;
   std::size_t chunks = 0;
   std::size_t lanes = 0;
@@ -32,16 +33,16 @@ struct Tree {
   Bytes piece(Bytes memory, std::size_t k) const {
     return part(memory, args.type, chunk_of({0, args.count}, chunk, k));
   }
-  bool is_root() const { return node.parent < 0; }
-  bool is_leaf() const { return node.children[0] < 0; }
+  bool is_root() const { return node.parent() < 0; }
+  bool is_leaf() const { return node.children().empty(); }
 };
 
 // Adds the children's partial sums to this rank's chunk `mine`. `out` is complete at the fence.
 Fence add_children(Call& call, const Tree& tree, Bytes mine, Bytes out,
-                   std::array<Borrowed, 2>& lent) {
+                   std::array<Borrowed, Branch::most>& lent) {
   Fence reduced;
   const std::byte* have = mine.data;
-  for (std::size_t c = 0; c < 2 && tree.node.children[c] >= 0; ++c) {
+  for (std::size_t c = 0; c < tree.node.children().size(); ++c) {
     reduced = reduce(call, tree.args, out, have, lent[c].data);
     have = out.data;
   }
@@ -58,10 +59,10 @@ Task<Error> tree_strand(Call& call, const Tree& tree, std::size_t& next) {
     const auto lane = static_cast<std::uint16_t>(k % tree.lanes);
     const auto step = static_cast<std::uint32_t>(k);
     const Bytes mine = tree.piece(tree.args.send, k);
-    std::array<Borrowed, 2> lent;
-    for (std::size_t c = 0; c < 2 && tree.node.children[c] >= 0; ++c) {
+    std::array<Borrowed, Branch::most> lent;
+    for (std::size_t c = 0; c < tree.node.children().size(); ++c) {
       Expected<Borrowed> theirs =
-          co_await call.borrow(tree.node.children[c], lane, step, mine.size);
+          co_await call.borrow(tree.node.children()[c], lane, step, mine.size);
       if (!theirs) {
         co_await call.until(complete);
         co_return theirs.error();
@@ -76,7 +77,7 @@ Task<Error> tree_strand(Call& call, const Tree& tree, std::size_t& next) {
     }
     const Bytes sum = tree.is_leaf() ? mine : partial.bytes().part(0, mine.size);
     const Fence reduced = add_children(call, tree, mine, sum, lent);
-    Error error = co_await call.send(tree.node.parent, lane, step, sum, reduced);
+    Error error = co_await call.send(tree.node.parent(), lane, step, sum, reduced);
     if (error) co_return error;
   }
   co_await call.until(complete);
@@ -85,15 +86,19 @@ Task<Error> tree_strand(Call& call, const Tree& tree, std::size_t& next) {
 
 }  // namespace
 
-Task<Error> reduce_tree(Call& call, CollectiveArgs args) {
-  Tree tree{args, pre_order_tree(call.rank(), args.root, call.size()),
-            chunk_elements(args.tuning, args.type)};
+Task<Error> reduce_along(Call& call, CollectiveArgs args, Branch node) {
+  Tree tree{args, node, chunk_elements(args.tuning, args.type)};
   tree.chunks = chunks_in(args.count, tree.chunk);
   tree.lanes = lanes_for(args.tuning, tree.chunks);
   std::array<Task<Error>, most_lanes> strands;
   std::size_t next = 0;
   for (std::size_t l = 0; l < tree.lanes; ++l) strands[l] = tree_strand(call, tree, next);
   co_return co_await when_all(std::span(strands).first(tree.lanes));
+}
+
+Task<Error> reduce_tree(Call& call, CollectiveArgs args) {
+  const Branch node(pre_order_tree(call.rank(), args.root, call.size()));
+  co_return co_await reduce_along(call, args, node);
 }
 
 double reduce_tree_cost(const Shape& shape, const LinkCost& link) {

@@ -1,7 +1,8 @@
 // The hierarchical algorithms on hosts with several ranks. On hosts with one they are algorithms
 // like others, which the tests with the tag [conformance] see.
+#include <algorithm>
 #include <array>
-#include <set>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -201,11 +202,14 @@ namespace {
 struct Traffic {
   double seconds = 0;
   std::uint64_t most = 0;  // bytes that one host sends to others
+  std::uint64_t all = 0;   // that all of them send
 };
 
 // Hosts that share a port each: inside them messages take no time.
-Traffic traffic_of(const Algorithm& algorithm, const std::vector<int>& hosts, std::size_t bytes) {
+Traffic traffic_of(const Algorithm& algorithm, const std::vector<int>& hosts, std::size_t bytes,
+                   int root = 0) {
   DenseCase c;
+  c.root = root;
   c.algorithm = &algorithm;
   c.ranks = static_cast<int>(hosts.size());
   c.hosts = hosts;
@@ -224,7 +228,7 @@ Traffic traffic_of(const Algorithm& algorithm, const std::vector<int>& hosts, st
   };
   World world(config);
   set_places(world, c);
-  world.record(std::size_t{1} << 16);
+  world.record(4096);
   DenseProgram program(c);
   auto task = [&](Call& call, int rank) { return program.start(call, rank); };
   for (const Error& error : run_ranks(world, task)) REQUIRE(!error);
@@ -237,7 +241,8 @@ Traffic traffic_of(const Algorithm& algorithm, const std::vector<int>& hosts, st
       if (host != hosts[std::size_t(step.peer)]) sent[std::size_t(host)] += step.bytes;
     }
   }
-  return {world.elapsed_s(), *std::ranges::max_element(sent)};
+  return {world.elapsed_s(), *std::ranges::max_element(sent),
+          std::accumulate(sent.begin(), sent.end(), std::uint64_t{0})};
 }
 
 }  // namespace
@@ -263,6 +268,33 @@ TEST_CASE("blocks cross to another host once", "[hierarchical]") {
       CHECK(by_ring.most == (ranks - 1) * bytes);
       CHECK(by_host.seconds < by_ring.seconds);
     }
+  }
+}
+
+TEST_CASE("a vector crosses to each other host once", "[hierarchical]") {
+  for (const Collective collective : {Collective::broadcast, Collective::reduce}) {
+    for (const std::size_t bytes : {3 * kib, 256 * kib}) {  // by a tree, and by a chain of hosts
+      for (const std::vector<int>& hosts : layouts) {
+        const Hosts layout{std::span<const int>(hosts)};
+        if (!layout.share_ranks()) continue;
+        for (const int root : {0, static_cast<int>(hosts.size()) - 1}) {
+          const Traffic by_host =
+              traffic_of(*find_algorithm(collective, "hierarchical"), hosts, bytes, root);
+          INFO(name_of(collective) << " of " << bytes << describe_hosts(hosts));
+          CHECK(by_host.all == static_cast<std::size_t>(layout.count() - 1) * bytes);
+          if (bytes > 128 * kib) CHECK(by_host.most == bytes);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a reduction by hosts takes half as long as one by ranks", "[hierarchical]") {
+  for (const auto& hosts : {even_hosts(2, 2, false), even_hosts(4, 4, false)}) {
+    const auto seconds = [&](const char* name) {
+      return traffic_of(*find_algorithm(Collective::reduce, name), hosts, 512 * kib).seconds;
+    };
+    CHECK(seconds("hierarchical") < 0.6 * seconds("tree"));
   }
 }
 
