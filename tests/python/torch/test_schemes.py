@@ -19,7 +19,7 @@ from ranks import run_ranks
 OPTIONS = {"density": "0.1", "bypass": "never", "rank": "2"}
 MORE = ["topk:values=int8", "topk:values=int4", "int8:map=dynamic", "bounded:feedback=1",
         "dgc:warmup=3", "sidco:law=pareto", "adaptive:values=bf16",
-        "clt-k:beta=0.5"]
+        "clt-k:beta=0.5", "auto:schemes=ar-topk+spardl+onebit"]
 
 
 def refusal(spec: str) -> str:
@@ -40,7 +40,8 @@ def specs() -> Iterator[str]:
     for spec in names + MORE:
         name, _, own = spec.partition(":")
         keys = listed(f"{name}:?=0")
-        given = [f"{key}={value}" for key, value in OPTIONS.items() if key in keys]
+        options = {**OPTIONS, "density": "auto"} if "schemes" in keys else OPTIONS
+        given = [f"{key}={value}" for key, value in options.items() if key in keys]
         yield f"{name}:{','.join(given + [own] if own else given)}".rstrip(":")
 
 
