@@ -176,7 +176,7 @@ SimConfig random_config(Dice& dice, std::uint64_t seed) {
   config.late_kernels = dice.below(2) == 0;
   if (!config.late_kernels && dice.below(2) == 0) {
     config.reach = [seed](int owner, int peer) {
-      const auto pair = static_cast<std::uint64_t>(10 * owner + peer);
+      const auto pair = 10 * static_cast<std::uint64_t>(owner) + static_cast<std::uint64_t>(peer);
       return static_cast<MemoryHandle::Reach>(random_bits(seed, 78, pair) % 3);
     };
   }

@@ -167,11 +167,11 @@ TEST_CASE("reduce_many folds from the left and may write over any input") {
           Bytes out(expected.size());
           reduce_many(out.data(), in.data(), n, count, type, op);
           REQUIRE(first_difference(out, expected) == -1);
-          for (std::size_t k = 0; k < inputs.size(); ++k) {
-            const Bytes before = inputs[k];
-            reduce_many(inputs[k].data() + 1, in.data(), n, count, type, op);
-            REQUIRE(Bytes(inputs[k].begin() + 1, inputs[k].end()) == expected);
-            std::copy(before.begin(), before.end(), inputs[k].begin());
+          for (Bytes& input : inputs) {
+            const Bytes before = input;
+            reduce_many(input.data() + 1, in.data(), n, count, type, op);
+            REQUIRE(Bytes(input.begin() + 1, input.end()) == expected);
+            std::copy(before.begin(), before.end(), input.begin());
           }
         }
       }
@@ -240,9 +240,9 @@ T result(T a, T b, DType type, Op op) {
   std::vector<T> in_a(67, a), in_b(67, b), out(67);
   const auto bytes = [](std::vector<T>& v) { return reinterpret_cast<std::byte*>(v.data()); };
   reduce(bytes(out), bytes(in_a), bytes(in_b), out.size(), type, op);
-  T single;
-  reduce(reinterpret_cast<std::byte*>(&single), bytes(in_a), bytes(in_b), 1, type, op);
-  CHECK(std::memcmp(&single, out.data(), sizeof(T)) == 0);
+  std::vector<T> single(1);
+  reduce(bytes(single), bytes(in_a), bytes(in_b), 1, type, op);
+  CHECK(std::equal(bytes(single), bytes(single) + sizeof(T), bytes(out)));
   return out[40];
 }
 
