@@ -135,7 +135,8 @@ class PithExplain(unittest.TestCase):
             self.assertEqual(answer["taken"], f"int8 by {carrier}")
             self.assertEqual(answer["plain_bytes"], sent * (16 << 20))
             self.assertLess(answer["sent_bytes"], 0.26 * answer["plain_bytes"])
-            dense = min(one["cost_s"] for one in answer["candidates"] if not one["compressed"])
+            dense = min(one["cost_s"] for one in answer["candidates"] if not one["compressed"]
+                        and not one["closed"].startswith("needs"))
             self.assertLess(by_name[answer["taken"]]["cost_s"], 0.35 * dense)
             self.assertTrue(all("closed" in one for one in answer["candidates"]
                                 if not one["compressed"]))
