@@ -62,7 +62,7 @@ std::vector<std::string> links(const std::string& order) {
     const auto comm = make_communicator(settings, *id, rank, ranks, nullptr, table);
     for (int peer = 0; peer < ranks; ++peer) {
       if (peer == rank) continue;
-      std::string& link = found[static_cast<std::size_t>(rank * ranks + peer)];
+      std::string& link = found[std::size_t(rank) * ranks + std::size_t(peer)];
       if (!comm) {
         link = comm.error().message();
         continue;
