@@ -149,11 +149,8 @@ Error check_lists(std::span<const CompressedTensor> tensors) {
   constexpr std::size_t most_elements = std::size_t{1} << 34;     // at one bit an index
   std::size_t pairs = 0;
   std::size_t elements = 0;
-  bool together = false;
-  for_each_form(tensors[0].compressor->spec(), [&together](const Spec& one) {
-    together = together || (one.sparse() && !elects_lists(one));
-  });
-  if (!together) return {};
+  const auto elects_together = [](const Spec& one) { return one.sparse() && !elects_lists(one); };
+  if (!any_form(tensors[0].compressor->spec(), elects_together)) return {};
   for (const CompressedTensor& tensor : tensors) {
     elements += tensor.count;
     if (tensor.count == 0) continue;

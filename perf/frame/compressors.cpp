@@ -17,19 +17,14 @@ pith::Spec spec_to_measure(const std::string& text) {
 
 namespace {
 
-// Whether some of its calls leave a residual.
-bool may_leave(const pith::Spec& spec) {
-  bool may = false;
-  for_each_form(spec, [&may](const pith::Spec& one) {
-    may = may || (one.sparse() ? one.feedback : changes_accumulators(one) || keeps_rest(one));
-  });
-  return may;
+bool leaves_residual(const pith::Spec& spec) {
+  return spec.sparse() ? spec.feedback : changes_accumulators(spec) || keeps_rest(spec);
 }
 
 }  // namespace
 
 Compressors::Compressors(const pith::Spec& spec, const Team& team)
-    : has_residual_(may_leave(spec)) {
+    : has_residual_(any_form(spec, leaves_residual)) {
   for (int local = 0; local < team.size(); ++local) {
     pithCompressor_t made = nullptr;
     must(pithCompressorCreate(&made, spec.text().c_str()), "pithCompressorCreate");

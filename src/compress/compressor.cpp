@@ -22,12 +22,6 @@ namespace pith {
 
 namespace {
 
-bool may_change_accumulators(const Spec& spec) {
-  bool may = false;
-  for_each_form(spec, [&may](const Spec& one) { may = may || changes_accumulators(one); });
-  return may;
-}
-
 void count_in(CompressorStats& stats, const PassResult& found) {
   stats.nonfinite += found.nonfinite;
   stats.squares_all += found.squares;
@@ -42,7 +36,9 @@ Expected<std::unique_ptr<Compressor>> Compressor::create(std::string_view text) 
 }
 
 Compressor::Compressor(const Spec& spec)
-    : spec_(spec), spec_digest_(spec.digest()), notes_changes_(may_change_accumulators(spec)) {
+    : spec_(spec),
+      spec_digest_(spec.digest()),
+      notes_changes_(any_form(spec, changes_accumulators)) {
   follow_step(spec_, step);
 }
 Compressor::~Compressor() = default;

@@ -200,6 +200,14 @@ void for_each_form(const Spec& spec, Visit visit) {
   }
 }
 
+// Whether one of them has the property.
+template <class Property>
+bool any_form(const Spec& spec, Property has) {
+  bool any = false;
+  for_each_form(spec, [&](const Spec& one) { any = any || has(one); });
+  return any;
+}
+
 // In the order of the table.
 std::span<const Scheme* const> schemes();
 

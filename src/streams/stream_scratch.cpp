@@ -56,13 +56,6 @@ std::size_t coded_scratch(const Spec& spec, const CompressedArgs& args, std::siz
   return most;
 }
 
-// Whether some of its calls elect elements.
-bool may_elect(const Spec& spec) {
-  bool may = false;
-  for_each_form(spec, [&may](const Spec& one) { may = may || one.sparse(); });
-  return may;
-}
-
 // Each strand's sums and copies of a parcel, and its messages: those that leave, and those that
 // arrive at an owner; a tensor's last block may be almost empty.
 std::size_t varying_scratch(std::size_t tensors, std::size_t all) {
@@ -99,7 +92,7 @@ Need need_of(const CompressedArgs& args, std::size_t ranks) {
   for (const CompressedTensor& tensor : args.tensors) {
     all += tensor.count;
     const Spec& spec = tensor.compressor->spec();
-    const bool elects = may_elect(spec);
+    const bool elects = any_form(spec, [](const Spec& one) { return one.sparse(); });
     const std::size_t k = elects ? most_elected(*tensor.compressor, tensor.count) : 0;
     // A part may be elected as a whole, if a rule says so.
     constexpr std::size_t part = std::size_t{1} << 22;

@@ -9,26 +9,16 @@
 #include "model/density_choice.hpp"
 #include "model/model.hpp"
 #include "tests/catch.hpp"
+#include "tests/model/density_facts.hpp"
 
 namespace pith::test {
 
 namespace {
 
-constexpr std::size_t count = 25'000'000;
-constexpr int ranks = 4;
-constexpr LinkCost nominal{20e-6, 0.8e-9, 0};
-constexpr LinkCost slow{20e-6, 80e-9, 0};
-constexpr LinkCost fast{2e-6, 0.01e-9, 0};
-
-// Few elements have most of the squares: gain = density^power. Codings lose what they do of normal
-// numbers, by their forms' numbers.
+// Codings lose what they do of normal numbers.
 DensityFacts facts(const Spec& spec, double power, double between_s = 0.1) {
-  DensityFacts found;
-  const Candidates all = candidates_of(spec);
-  for (std::size_t i = 0; i < all.count; ++i) found.gains[i] = std::pow(all[i], power);
-  found.losses = {0, 4e-5, 0.013, 1e-7, 7e-4, 7e-5, 0.1, 0.9, 0.7, 0.36, 0.36, 0.3};
-  found.between_s = between_s;
-  return found;
+  return facts_of(spec, power, between_s,
+                  {0, 4e-5, 0.013, 1e-7, 7e-4, 7e-5, 0.1, 0.9, 0.7, 0.36, 0.36, 0.3});
 }
 
 DensityChoice chosen(const std::string& text, const LinkCost& link, double power,

@@ -6,25 +6,14 @@
 #include "compress/density_key.hpp"
 #include "model/model.hpp"
 #include "tests/catch.hpp"
+#include "tests/model/density_facts.hpp"
 
 namespace pith::test {
 
 namespace {
 
-constexpr std::size_t count = 25'000'000;
-constexpr int ranks = 4;
-constexpr LinkCost nominal{20e-6, 0.8e-9, 0};
-constexpr LinkCost slow{20e-6, 80e-9, 0};
-constexpr LinkCost fast{2e-6, 0.01e-9, 0};
-
-// Few elements have most of the squares: gain = density^power.
 DensityFacts facts(const Spec& spec, double power, double between_s = 0.1) {
-  DensityFacts found;
-  const Candidates all = candidates_of(spec);
-  for (std::size_t i = 0; i < all.count; ++i) found.gains[i] = std::pow(all[i], power);
-  found.losses = {0, 4e-5, 0.1};
-  found.between_s = between_s;
-  return found;
+  return facts_of(spec, power, between_s, {0, 4e-5, 0.1});
 }
 
 double chosen(const Spec& spec, const LinkCost& link, const DensityFacts& found) {

@@ -1,43 +1,36 @@
 #include "compress/auto/forms.hpp"
 
+#include <algorithm>
+#include <optional>
+
 #include "compress/scheme.hpp"
 
 namespace pith {
 
-extern const Scheme bf16_scheme;
-extern const Scheme fp16_scheme;
-extern const Scheme int8_scheme;
-extern const Scheme fp8_scheme;
-extern const Scheme qsgd_scheme;
-extern const Scheme terngrad_scheme;
-extern const Scheme natural_scheme;
-extern const Scheme efsign_scheme;
-extern const Scheme onebit_scheme;
-extern const Scheme three_lc_scheme;
-extern const Scheme topk_scheme;
-extern const Scheme spardl_scheme;
-extern const Scheme ok_topk_scheme;
-extern const Scheme gtopk_scheme;
-extern const Scheme random_k_scheme;
-extern const Scheme ar_topk_scheme;
-extern const Scheme exdyna_scheme;
-extern const Scheme micro_scheme;
-extern const Scheme deft_scheme;
-
 namespace {
 
-constexpr std::uint8_t usual = 255;
-struct Entry {
-  const Scheme* scheme;
-  std::uint8_t bits = usual;  // the number of its word
-};
+// Of forms that are qsgd: the number of the word of `bits`.
+std::optional<std::uint8_t> bits_of(Form form) {
+  if (form == Form::qsgd2) return 0;
+  if (form == Form::qsgd4) return 1;
+  if (form == Form::qsgd8) return 2;
+  return std::nullopt;
+}
 
-constexpr std::array<Entry, form_count> table = {
-    {{&none_scheme},    {&bf16_scheme},   {&qsgd_scheme, 2},  {&qsgd_scheme, 1}, {&fp16_scheme},
-     {&fp8_scheme},     {&int8_scheme},   {&natural_scheme},  {&qsgd_scheme, 0}, {&terngrad_scheme},
-     {&efsign_scheme},  {&onebit_scheme}, {&three_lc_scheme}, {&topk_scheme},    {&spardl_scheme},
-     {&ok_topk_scheme}, {&gtopk_scheme},  {&random_k_scheme}, {&ar_topk_scheme}, {&exdyna_scheme},
-     {&micro_scheme},   {&deft_scheme}}};
+// The others are called as their schemes.
+const Scheme* find_scheme(Form form) {
+  const std::string_view name = bits_of(form) ? "qsgd" : name_of(form);
+  return *std::ranges::find(schemes(), name, &Scheme::name);
+}
+
+const Scheme& scheme_of(Form form) {
+  static const std::array<const Scheme*, form_count> table = [] {
+    std::array<const Scheme*, form_count> found{find_scheme(Form::none)};
+    for (const Form one : all_forms) found[number_of(one)] = find_scheme(one);
+    return found;
+  }();
+  return *table[number_of(form)];
+}
 
 }  // namespace
 
@@ -50,9 +43,8 @@ std::uint64_t usual_forms() {
 }
 
 Spec spec_of(Form form) {
-  const Entry& entry = table[number_of(form)];
-  Spec spec = Spec::of(*entry.scheme);
-  if (entry.bits != usual) spec.choices[0] = entry.bits;
+  Spec spec = Spec::of(scheme_of(form));
+  if (const auto bits = bits_of(form)) spec.choices[0] = *bits;
   return spec;
 }
 

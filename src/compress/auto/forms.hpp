@@ -37,8 +37,8 @@ enum class Form : std::uint8_t {
   micro,
   deft
 };
-inline constexpr std::size_t form_count = 22;  // with none
 inline constexpr std::size_t number_of(Form form) { return static_cast<std::size_t>(form); }
+inline constexpr std::size_t form_count = number_of(Form::deft) + 1;  // with none
 
 inline constexpr std::array all_forms = [] {
   std::array<Form, form_count - 1> all{};
