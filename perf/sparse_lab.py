@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Times compressed all-reduces against dense ones between hosts on slow links.
 
-Every rank has a host of its own: a network namespace whose link, either way, has the rate that is
-asked for (the laboratory of tests/netlab). In each round every contender runs once, and the order
-rotates. Reported are medians over the rounds and ratios to dense float32 by the best of Open MPI's
-algorithms, to dense bf16, taken as half of that, and to "plain": top-k with Pith's selection whose
-pairs of 8 bytes go by MPI_Allgather (openmpi_topk). "wire" is the time of a rank's own bytes at
-link rate; plain-topk's are the (N - 1) k 8 that it cannot do without. "over wire" is the call over
-that time; "exchange" the same of the call without the rank's own selection, in which it waits for
-other ranks' selections.
+Every rank, or --per-host of them, has a host of its own: a network namespace whose link, either
+way, has the rate that is asked for (the laboratory of tests/netlab). In each round every contender
+runs once, and the order rotates. Reported are medians over the rounds and ratios to dense float32
+by the best of Open MPI's algorithms, to dense bf16, taken as half of that, and to "plain": top-k
+with Pith's selection whose pairs of 8 bytes go by MPI_Allgather (openmpi_topk). "wire" is the time
+of a rank's own bytes at link rate; plain-topk's are the (N - 1) k 8 that it cannot do without, and
+dense calls' the least that a link must carry, 2 (H - 1) / H of the vector for H hosts. "over wire"
+is the call over that time; "exchange" the same of the call without the rank's own selection, in
+which it waits for other ranks' selections.
 
 --exchange-alone runs compressed calls only, on links that are FACTOR times slower. All ranks share
 the cores of one machine: on links of the true rate they wait for each other's turns there more than
@@ -36,6 +37,7 @@ from lab import Lab, program  # noqa: E402
 from namespaces import LabError, unavailable  # noqa: E402
 
 OWN_CHOICE, RING, SEGMENTED_RING, RABENSEIFNER = 0, 4, 5, 6
+DENSE = {"pith-dense": None, "pith-ring": "ring", "pith-hierarchical": "hierarchical"}
 OPENMPI = {"ompi": OWN_CHOICE, "ompi-ring": RING, "ompi-segmented": SEGMENTED_RING,
            "ompi-rabenseifner": RABENSEIFNER}
 SCHEMES = {"topk": "topk:", "star": "ar-topk:election=staleness,",
@@ -69,7 +71,7 @@ def spec_of(name, density):
 
 def contenders(schemes):
     return [f"{scheme}-{values}" for scheme in schemes for values in VALUES] + \
-        [PLAIN, "pith-dense", *OPENMPI]
+        [PLAIN, *DENSE, *OPENMPI]
 
 
 class Failed(Exception):
@@ -105,6 +107,7 @@ class Runner:
 
     def __init__(self, lab, options, rate, folder):
         self.lab, self.options, self.rate = lab, options, rate
+        self.ranks = len(lab) * options.per_host
         self.folder = pathlib.Path(folder)
         self.runs = 0
         # How Open MPI starts its daemon on another host.
@@ -120,32 +123,41 @@ class Runner:
         self.runs += 1
         path = self.folder / f"run{self.runs}.json"
         if name in OPENMPI:
-            return self.run_openmpi(OPENMPI[name], path)
+            return self.run_openmpi(OPENMPI[name], path) | self.least_bytes()
         if name == PLAIN:
             return self.run_plain(path)
+        if name in DENSE:
+            return self.run_pith(name, path) | self.least_bytes()
         return self.run_pith(name, path)
 
+    def least_bytes(self):
+        """What each host must send in any dense all-reduce."""
+        return {"bytes": 2 * self.options.bytes * (len(self.lab) - 1) / len(self.lab)}
+
     def run_pith(self, name, path):
-        dense = name == "pith-dense"
+        dense = name in DENSE
         size = str(self.options.bytes)
         calls = self.options.dense_calls if dense else self.options.calls
         flags = ["-b", size, "-e", size, "-n", calls, "-w", 0 if dense else 2, "-c", 0, "-a", 3,
                  "-I", 1]
-        if not dense:
+        if dense:
+            flags += ["--algo", DENSE[name]] if DENSE[name] else []
+        else:
             flags += ["--compress", spec_of(name, self.options.density)]
             if self.options.data:
                 flags += ["--data", self.options.data]
         common = {key: value for key, value in os.environ.items() if not key.startswith("PITH_")}
-        common |= {"PITH_TRANSPORT": "tcp", "PITH_IFNAME": "eth0", "PITH_SIZE": str(len(self.lab)),
+        transport = "tcp" if self.options.per_host == 1 else "shm,tcp"
+        common |= {"PITH_TRANSPORT": transport, "PITH_IFNAME": "eth0", "PITH_SIZE": str(self.ranks),
                    "PITH_ROOT": f"{self.lab[0].address}:{PORT_FIRST + self.runs % 1000}",
                    "PITH_SECRET": secrets.token_hex(16)}
         if self.options.trace:
-            common["PITH_TRACE"] = f"{self.options.trace}.{len(self.lab)}.{name}"
-        processes = [host.start([program("all_reduce_perf"), *flags,
-                                 *(["-J", path] if host.number == 0 else [])],
-                                {**common, "PITH_RANK": str(host.number)},
-                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-                     for host in self.lab]
+            common["PITH_TRACE"] = f"{self.options.trace}.{self.ranks}.{name}"
+        processes = [self.lab[rank // self.options.per_host].start(
+            [program("all_reduce_perf"), *flags, *(["-J", path] if rank == 0 else [])],
+            {**common, "PITH_RANK": str(rank)},
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            for rank in range(self.ranks)]
         finish(processes, self.options.limit)
         result = json.loads(path.read_text(encoding="utf-8"))["results"][0]
         row = {"seconds": result["out_of_place_per_iter"]["p50_us"] / 1e6}
@@ -169,17 +181,18 @@ class Runner:
         row = self.run_mpi([], "openmpi_topk", path, "--density", options.density,
                            "--calls", options.calls, "--warmup", 2, *data)
         pairs = max(1, int(options.density * (options.bytes // 4)))
-        return row | {"bytes": (len(self.lab) - 1) * pairs * 8}
+        return row | {"bytes": (self.ranks - 1) * pairs * 8}
 
     def run_mpi(self, tuned, name, path, *arguments):
-        hosts = ",".join(f"{host.name}:1" for host in self.lab)
+        hosts = ",".join(f"{host.name}:{self.options.per_host}" for host in self.lab)
+        near = "self,tcp" if self.options.per_host == 1 else "self,vader,tcp"
         mpirun = shutil.which("mpirun.openmpi") or "mpirun"
-        command = [mpirun, "--allow-run-as-root", "--host", hosts, "-np", len(self.lab),
+        command = [mpirun, "--allow-run-as-root", "--host", hosts, "-np", self.ranks,
                    "--mca", "plm_rsh_agent", self.agent, "--mca", "routed", "direct",
                    "--mca", "oob_tcp_if_include", "eth0", "--mca", "btl_tcp_if_include", "eth0",
-                   "--mca", "btl", "self,tcp", "--mca", "pml", "ob1", "--map-by", "node",
+                   "--mca", "btl", near, "--mca", "pml", "ob1", "--map-by", "slot",
                    "--mca", "mpi_yield_when_idle", 1, "--bind-to", "none", *tuned,
-                   program(name), "--ranks", len(self.lab), "--no-pin",
+                   program(name), "--ranks", self.ranks, "--no-pin",
                    "--sizes", self.options.bytes, *arguments, "--json", path]
         process = self.lab[0].start(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                     text=True)
@@ -192,7 +205,7 @@ def measure(ranks, rate, names, options):
     """Rows by contender, and the errors of those that failed."""
     rows = {name: [] for name in names}
     errors = {}
-    with Lab(ranks, link="veth", rate=rate, ipv6=False) as lab, \
+    with Lab(ranks // options.per_host, link="veth", rate=rate, ipv6=False) as lab, \
             tempfile.TemporaryDirectory(prefix="sparse-lab-") as folder:
         runner = Runner(lab, options, rate, folder)
         for number in range(options.rounds):
@@ -227,7 +240,8 @@ def report(ranks, rate, rows, options):
     bar = dense[best] if best else None
     plain = middle[PLAIN]["seconds"] if PLAIN in middle else None
     slowed = options.exchange_alone
-    print(f"\n## {ranks} ranks on {os.cpu_count()} cores, links of {rate / 1e9:g} Gbit/s"
+    print(f"\n## {ranks} ranks of {ranks // options.per_host} hosts on {os.cpu_count()} cores, "
+          f"links of {rate / 1e9:g} Gbit/s"
           f"{f' in place of {rate * slowed / 1e9:g}' if slowed else ''}, "
           f"{options.bytes / 2**20:g} MiB float32, density {options.density:g}, "
           f"{options.rounds} rounds, {gradients_of(options)}")
@@ -292,6 +306,7 @@ def parse(arguments):
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", default="4,8", help="numbers of ranks")
+    parser.add_argument("--per-host", type=int, default=1, metavar="M", help="ranks of a host")
     parser.add_argument("--rates", default="1,0.1", help="links' rates in Gbit/s")
     parser.add_argument("--mib", type=float, default=64, help="size of the vector in MiB")
     parser.add_argument("--density", type=float, default=0.01)
@@ -313,10 +328,15 @@ def parse(arguments):
     options.bytes = int(options.mib * 2**20) // 4 * 4
     if options.exchange_alone is not None and options.exchange_alone < 1:
         parser.error(f"--exchange-alone: {options.exchange_alone:g} is below 1")
-    standard = contenders(SCHEMES)
+    standard = [name for name in contenders(SCHEMES)
+                if options.per_host > 1 or not DENSE.get(name)]
     if options.exchange_alone:
         standard = [name for name in standard if name.rsplit("-", 1)[0] in SCHEMES]
     options.names = options.only.split(",") if options.only else standard
+    options.numbers = [int(text) for text in options.ranks.split(",")]
+    uneven = [number for number in options.numbers if number % options.per_host]
+    if uneven:
+        parser.error(f"--ranks: {uneven[0]} is no multiple of --per-host {options.per_host}")
     unknown = set(options.names) - set(known)
     if unknown:
         parser.error(f"--only: {', '.join(sorted(unknown))}, expected of {', '.join(known)}")
@@ -331,7 +351,7 @@ def main():
     records = []
     slower = options.exchange_alone or 1
     for rate in [float(text) * 1e9 / slower for text in options.rates.split(",")]:
-        for ranks in [int(text) for text in options.ranks.split(",")]:
+        for ranks in options.numbers:
             rows, errors = measure(ranks, rate, options.names, options)
             records.append({**report(ranks, rate, rows, options), "runs": rows, "errors": errors})
             if options.json:
