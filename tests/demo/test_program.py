@@ -23,6 +23,7 @@ EPOCH = re.compile(r"epoch +(\d+)/(\d+)  loss +(\d+\.\d{4})  accuracy +(\d+\.\d)
 RANKS = 4
 MANY = "1000"  # epochs: more than anybody waits for
 PROMISED_S = 180
+GOSSIP = "choco:density=0.1,gamma=0.1"
 
 
 def environment():
@@ -183,13 +184,18 @@ class Short(Case):
 
     def test_schemes_may_be_named(self):
         status, output, complaints, _ = run(
-            "--ranks", "2", "--epochs", "6", "--schemes", "int8", "auto", "--scheme-steps",
+            "--ranks", "2", "--epochs", "6", "--schemes", "int8", "auto", GOSSIP, "--scheme-steps",
             "5", "--link", "1000", "--picture", os.devnull)
         if "No comparison of schemes" in output:
             self.skipTest("this machine lends no hosts")
         self.assertEqual((status, complaints), (0, ""), output)
         self.assertRegex(output, r"(?m)^int8 +not reached .* 100.00 %$")
         self.assertRegex(output, r"(?m)^auto +not reached ")
+        self.assertIn("each has a model of its own, and the accuracy is the mean over", output)
+        learnt = re.search(rf"(?m)^{GOSSIP} +not reached +[\d.]+ +([\d.]+) % +[\d.]+ +10.00 %$",
+                           output)
+        self.assertTrue(learnt, output)
+        self.assertGreater(float(learnt[1]), 30)  # who has learnt nothing knows a tenth
         self.assertNotIn("ExDyna", output)
 
     def test_schemes_that_cannot_run_end_it_at_once(self):

@@ -1,8 +1,10 @@
-// Do compressed gradients train as well as dense ones? Digits, four ranks that are threads, the
-// same split, start and order of samples for all schemes, each layer with a compressor of its own.
+// Do compressed gradients train as well as dense ones, and parameters that are averaged by gossip?
+// Digits, four ranks that are threads, the same split, start and order of samples for all schemes,
+// each layer with a compressor of its own.
 //
 // What is measured is the training loss: the accuracy barely tells one scheme from another, and
 // not even those that throw away what they do not send.
+#include <cmath>
 #include <cstdio>
 #include <exception>
 #include <map>
@@ -40,8 +42,8 @@ struct Mean {
   double density = 0;  // percent
 };
 
-// All ranks' training; rank 0's result. Throws the first rank's exception.
-SchemeRun train(const SchemePlan& plan, const Dataset& data, const Task& task) {
+// All ranks' training. Throws the first rank's exception.
+std::vector<SchemeRun> train(const SchemePlan& plan, const Dataset& data, const Task& task) {
   std::vector<pithComm_t> comms(ranks);
   check(pithCommInitAll(comms.data(), ranks, nullptr), "pithCommInitAll");
   std::vector<SchemeRun> runs(ranks);
@@ -64,7 +66,7 @@ SchemeRun train(const SchemePlan& plan, const Dataset& data, const Task& task) {
     if (failure) std::rethrow_exception(failure);
   }
   for (pithComm_t comm : comms) check(pithCommDestroy(comm), "pithCommDestroy");
-  return runs[0];
+  return runs;
 }
 
 class Trainings {
@@ -85,7 +87,7 @@ class Trainings {
       plan.momentum = 0.9F;
       plan.seed = seed;
       plan.evaluate_every = task_.steps;
-      const SchemeRun run = train(plan, pith::demo::split_digits(digits_, seed), task_);
+      const SchemeRun run = train(plan, pith::demo::split_digits(digits_, seed), task_)[0];
       const double share = 1.0 / static_cast<double>(task_.seeds.size());
       mean.accuracy += 100 * share * run.accuracy;
       mean.loss += share * run.loss;
@@ -108,6 +110,25 @@ std::string sparse(const std::string& scheme, const std::string& density,
   return fmt::format("{}density={},bypass=never{}", scheme, density, more);
 }
 
+// Of each rank's model.
+std::vector<SchemeRun> train_a_small_network(const std::string& spec) {
+  SchemePlan plan;
+  plan.spec = spec;
+  plan.steps = 200;
+  plan.evaluate_every = 50;
+  const pith::demo::Samples digits = pith::demo::read_digits(PITH_DIGITS);
+  return train(plan, pith::demo::split_digits(digits, plan.seed),
+               {{pith::demo::image_pixels, 64, pith::demo::class_count}, plan.steps, {plan.seed}});
+}
+
+double distance(const SchemeRun& one, const SchemeRun& other) {
+  double squares = 0;
+  for (std::size_t i = 0; i < one.parameters.size(); ++i) {
+    squares += std::pow(double{one.parameters[i]} - double{other.parameters[i]}, 2);
+  }
+  return std::sqrt(squares);
+}
+
 const std::vector<std::string> schemes = {"topk:", "ar-topk:election=staleness,",
                                           "ar-topk:election=variance,", "exdyna:"};
 
@@ -127,6 +148,30 @@ TEST_CASE("a small network learns from one gradient element in a hundred", "[tra
     CHECK(mean.accuracy >= dense.accuracy - 1);
   }
   CHECK(trainings.of(sparse("topk:", "0.01", ",feedback=0")).loss >= 2.5 * dense.loss);
+}
+
+TEST_CASE("gossip that tells everything trains one model, as the mean of gradients does",
+          "[training]") {
+  const std::vector<SchemeRun> dense = train_a_small_network("dense");
+  const auto gossip = train_a_small_network("choco:density=1,gamma=1,graph=complete");
+  for (std::size_t rank = 0; rank < dense.size(); ++rank) {
+    CHECK(distance(dense[rank], dense[0]) == 0);
+    CHECK(distance(gossip[rank], dense[0]) < 1e-3);
+  }
+  CHECK(gossip[0].loss == Approx(dense[0].loss).epsilon(1e-3));
+}
+
+TEST_CASE("ranks that average parameters by gossip learn, and their models stay near each other",
+          "[training]") {
+  const std::vector<SchemeRun> gossip = train_a_small_network("choco:density=0.1,gamma=0.1");
+  const std::vector<SchemeRun> alone = train_a_small_network("choco:density=0.1,gamma=1e-9");
+  CHECK(gossip[0].curve.front().accuracy < 0.3);
+  CHECK(gossip[0].curve.back().accuracy > 0.9);
+  for (std::size_t rank = 1; rank < gossip.size(); ++rank) {
+    CHECK(gossip[rank].accuracy == gossip[0].accuracy);  // the mean
+    CHECK(distance(gossip[rank], gossip[0]) > 0);
+    CHECK(distance(gossip[rank], gossip[0]) < 0.3 * distance(alone[rank], alone[0]));
+  }
 }
 
 TEST_CASE("the demo's network learns from few elements as from all", "[training][long]") {

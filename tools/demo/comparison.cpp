@@ -12,10 +12,12 @@
 #include <cstdlib>
 #include <exception>
 #include <limits>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "compress/gossip/choco_scheme.hpp"
 #include "tools/demo/chart.hpp"
 #include "tools/demo/hosts.hpp"
 #include "tools/demo/launcher.hpp"
@@ -80,14 +82,18 @@ double link_time_s(const Scheme& scheme, const Options& options, const LinkPlan&
                        scheme.bytes_per_element);
 }
 
-// Why the library lacks this compressor; empty if it has it.
+// Why the demo cannot train with it; empty if it can.
 std::string refused(const Scheme& scheme) {
   if (scheme.spec == "dense") return {};
   pithCompressor_t made = nullptr;
   const std::string spec(scheme.spec);
   if (pithCompressorCreate(&made, spec.c_str()) != pithSuccess) return pithGetLastError(nullptr);
   pithCompressorDestroy(made);
-  return {};
+  if (!states_graph(*Spec::parse(spec))) return {};
+  return fmt::format(
+      "\"{}\" needs edges by pithCompressorSetGraph, which the demo does not call, expected "
+      "another graph",
+      spec);
 }
 
 double now_s() {
@@ -98,16 +104,25 @@ std::span<const CurvePoint> curve_of(const RankReport& report) {
   return {report.curve.data(), report.points};
 }
 
-void print_heading(const Options& options) {
+// What the table's accuracy is where schemes average parameters.
+const char* note_on_accuracy(std::span<const Scheme> schemes) {
+  const bool any = std::ranges::any_of(
+      schemes, [](const Scheme& scheme) { return averages_parameters(std::string(scheme.spec)); });
+  return any ? "Where ranks average parameters, each has a model of its own, and the accuracy is "
+               "the mean over\nthem.\n"
+             : "";
+}
+
+void print_heading(const Options& options, std::span<const Scheme> schemes) {
   fmt::print(
       "The same training with other schemes of averaging, layer by layer: plain SGD at rate 0.2,\n"
       "{} steps, ranks on {} hosts (network namespaces). Their links change with each epoch: {:g} "
       "Mbit/s,\nthen the next. auto: the library chooses the density, or sends all elements in 32, "
       "16, 8 or 4\nbits. Sent: by all ranks, as their network devices count. Density: share of the "
-      "elements that\nmoved in a step. The clock stands still while the accuracy is measured.\n\n"
+      "elements that\nmoved in a step. The clock stands still while the accuracy is measured.\n{}\n"
       "{:<15} {:>12} {:>10} {:>10} {:>9} {:>9}\n",
-      options.scheme_steps, options.ranks, fmt::join(options.links_mbit, " and "), "", "s to 97 %",
-      "s in all", "accuracy", "MB sent", "density");
+      options.scheme_steps, options.ranks, fmt::join(options.links_mbit, " and "),
+      note_on_accuracy(schemes), "", "s to 97 %", "s in all", "accuracy", "MB sent", "density");
   std::fflush(stdout);
 }
 
@@ -210,13 +225,7 @@ Outcome run_scheme(const Scheme& scheme, Options options, Hosts& hosts, const Li
 void check_schemes(const Options& options) {
   if (options.schemes.empty()) return;
   for (const Scheme& scheme : schemes_of(options)) {
-    std::string why = refused(scheme);
-    if (why.empty() && scheme.spec.find("graph=stated") != std::string_view::npos) {
-      why = fmt::format(
-          "\"{}\" needs edges by pithCompressorSetGraph, which the demo does not call, expected "
-          "another graph",
-          scheme.spec);
-    }
+    const std::string why = refused(scheme);
     if (!why.empty()) throw std::runtime_error(fmt::format("--schemes: {}", why));
   }
 }
@@ -233,11 +242,11 @@ bool compare_schemes(const Options& options, const Dataset& data, const Deadline
   // Shared memory would connect the simulated hosts.
   setenv("PITH_TRANSPORT", "tcp", 1);
   setenv("PITH_IFNAME", "eth0", 1);
-  print_heading(options);
+  const std::vector<Scheme> schemes = schemes_of(options);
+  print_heading(options, schemes);
   std::vector<Outcome> outcomes;
   ProgressLine half_drawn(true);  // left by ranks that were killed
   bool good = true;
-  const std::vector<Scheme> schemes = schemes_of(options);
   std::size_t later = schemes.size();
   for (const Scheme& scheme : schemes) {
     const Deadline own(deadline.left_s() - reserve_s * static_cast<double>(--later));

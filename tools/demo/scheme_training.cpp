@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "compress/scheme.hpp"
 #include "tools/demo/check.hpp"
 #include "tools/demo/schedule.hpp"
 
@@ -61,7 +62,6 @@ class Compressors {
   std::vector<pithCompressor_t> all_;
 };
 
-// Each rank evaluates a part of the samples.
 Samples share_of(const Samples& samples, int ranks, int rank) {
   Samples share;
   for (auto i = static_cast<std::size_t>(rank); i < samples.size();
@@ -91,19 +91,23 @@ class Training {
         comm_(comm),
         ranks_(ranks),
         rank_(rank),
+        models_differ_(averages_parameters(plan.spec)),
         schedule_(options_of(plan, ranks, data.train.size()), data.train.size()),
         compressors_(plan.spec, parts_),
         parameters_(model_.initial_parameters(plan.seed)),
         gradient_(parameters_.size()),
         mean_(parameters_.size()),
         sgd_{plan.rate, plan.momentum, {}},
-        test_(share_of(data.test, ranks, rank)) {}
+        test_(to_evaluate(data.test)) {}
 
   void step(std::size_t number) {
     const Samples batch = gather(data_.train, schedule_.share(number, rank_));
     model_.differentiate(parameters_, batch, gradient_, [](std::size_t, std::size_t) {});
-    average();
-    sgd_.step(mean_, parameters_);
+    if (models_differ_) {
+      step_and_average_parameters();
+    } else {
+      average_gradients_and_step();
+    }
     densities_ += compressors_.density();
   }
 
@@ -120,8 +124,9 @@ class Training {
   bool compresses() const { return !compressors_.empty(); }
 
   double test_accuracy() { return over_ranks(test_).accuracy; }
-  double train_loss() { return over_ranks(share_of(data_.train, ranks_, rank_)).loss; }
+  double train_loss() { return over_ranks(to_evaluate(data_.train)).loss; }
   double densities() const { return densities_; }
+  const std::vector<float>& parameters() const { return parameters_; }
 
  private:
   struct Score {
@@ -129,13 +134,26 @@ class Training {
     double accuracy;
   };
 
-  void average() {
+  // All ranks have the same parameters before and after.
+  void average_gradients_and_step() {
+    average(gradient_, mean_);
+    sgd_.step(mean_, parameters_);
+  }
+
+  // Each rank has parameters of its own, which come nearer to its neighbours'.
+  void step_and_average_parameters() {
+    sgd_.step(gradient_, parameters_);
+    average(parameters_, parameters_);
+  }
+
+  // Layer by layer, in one group; in place if `from` is `to`.
+  void average(const std::vector<float>& from, std::vector<float>& to) {
     check(pithGroupStart(), "pithGroupStart");
     pithResult_t queued = pithSuccess;
     for (std::size_t layer = 0; layer < parts_.size() && queued == pithSuccess; ++layer) {
       const Model::Part part = parts_[layer];
-      const float* const send = gradient_.data() + part.begin;
-      float* const recv = mean_.data() + part.begin;
+      const float* const send = from.data() + part.begin;
+      float* const recv = to.data() + part.begin;
       queued = compressors_.empty()
                    ? pithAllReduce(send, recv, part.count, pithFloat32, pithAvg, comm_, nullptr)
                    : pithAllReduceCompressed(send, recv, part.count, pithFloat32, pithAvg,
@@ -146,10 +164,16 @@ class Training {
     check(done, "pithGroupEnd", comm_);
   }
 
-  Score over_ranks(const Samples& share) {
-    const Evaluation own = model_.evaluate(parameters_, share);
+  // Of one model each rank evaluates a part of the samples; a model of its own it evaluates on all.
+  Samples to_evaluate(const Samples& samples) const {
+    return models_differ_ ? samples : share_of(samples, ranks_, rank_);
+  }
+
+  // The mean over the samples, and over the ranks where their models differ.
+  Score over_ranks(const Samples& samples) {
+    const Evaluation own = model_.evaluate(parameters_, samples);
     std::array<double, 3> sums = {own.loss_sum, static_cast<double>(own.correct),
-                                  static_cast<double>(share.size())};
+                                  static_cast<double>(samples.size())};
     check(
         pithAllReduce(sums.data(), sums.data(), sums.size(), pithFloat64, pithSum, comm_, nullptr),
         "pithAllReduce", comm_);
@@ -162,6 +186,7 @@ class Training {
   pithComm_t comm_;
   int ranks_;
   int rank_;
+  bool models_differ_;  // from rank to rank
   Schedule schedule_;
   Compressors compressors_;
   std::vector<float> parameters_;
@@ -181,6 +206,11 @@ void note_choice(const SchemeChoice& made, SchemeRun& run) {
 }
 
 }  // namespace
+
+bool averages_parameters(const std::string& spec) {
+  const Expected<Spec> parsed = Spec::parse(spec);  // "dense" is none
+  return parsed && parsed->scheme->averages_parameters;
+}
 
 SchemeRun train_with_scheme(const SchemePlan& plan, const Dataset& data, Model model,
                             pithComm_t comm, int ranks, int rank,
@@ -210,6 +240,7 @@ SchemeRun train_with_scheme(const SchemePlan& plan, const Dataset& data, Model m
   run.accuracy = run.curve.back().accuracy;
   run.loss = training.train_loss();
   run.density = training.densities() / static_cast<double>(run.steps);
+  run.parameters = training.parameters();
   return run;
 }
 

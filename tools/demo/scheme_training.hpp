@@ -1,4 +1,5 @@
-// Training with the ranks' gradients averaged by one scheme: dense, or with a compressor.
+// Training with the ranks' gradients, or their parameters, averaged by one scheme: dense, or with a
+// compressor.
 #pragma once
 
 #include <array>
@@ -38,19 +39,27 @@ struct SchemeChoice {
   std::array<char, 32> algorithm;
 };
 
-// The same on all ranks, except the seconds.
+// The same on all ranks, except the seconds and, where ranks have models of their own, parameters
+// and density. Accuracy and loss are then the means over the ranks, each of its own model on all
+// samples.
 struct SchemeRun {
   std::vector<CurvePoint> curve;
   std::vector<SchemeChoice> choices;  // each is another than the one before; none if dense
   std::size_t steps = 0;
   double seconds = 0.0;
-  double accuracy = 0.0;  // at the end
-  double loss = 0.0;      // at the end, mean over the training set
-  double density = 1.0;   // distinct elements sent / all, mean over the steps
+  double accuracy = 0.0;          // at the end
+  double loss = 0.0;              // at the end, mean over the training set
+  double density = 1.0;           // distinct elements sent / all, mean over the steps
+  std::vector<float> parameters;  // at the end
 };
 
-// One rank's part; all ranks call it with the same plan. Each layer's gradient has its own
-// compressor, and those of a step form one group. Throws std::runtime_error with Pith's message.
+// Whether the scheme averages parameters, as `choco` does. Each rank then has a model of its own:
+// it makes a step by its own gradient, and averages its parameters with its neighbours'. With other
+// schemes all ranks make the same step, by the average of their gradients.
+bool averages_parameters(const std::string& spec);
+
+// One rank's part; all ranks call it with the same plan. Each layer has its own compressor, and a
+// step's calls form one group. Throws std::runtime_error with Pith's message.
 // `between_steps` gets the number of steps done, before the first step too; the clock stands still.
 SchemeRun train_with_scheme(
     const SchemePlan& plan, const Dataset& data, Model model, pithComm_t comm, int ranks, int rank,
