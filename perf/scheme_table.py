@@ -20,7 +20,8 @@ SCHEMES = ("dense bf16 fp16 int8 int8:feedback=1 int8:map=dynamic fp8 natural qs
            "powersgd:rank=2 atomo topk topk:density=0.001 topk:values=int4 threshold sidco "
            "dgc:density=0.01 adaptive wangni spardl ok-topk gtopk ar-topk clt-k:beta=0.1 "
            "ar-topk:election=variance exdyna:density=0.01 micro:density=0.01 deft:density=0.01 "
-           "randomk arc-topk topk:density=auto,quantise=auto auto").split()
+           "randomk arc-topk choco:density=0.1,gamma=0.1 topk:density=auto,quantise=auto "
+           "auto").split()
 SPARSE = ("topk", "threshold", "sidco", "dgc", "adaptive", "wangni", "spardl",
           "ok-topk", "gtopk", "ar-topk", "clt-k", "exdyna", "micro", "deft", "randomk",
           "arc-topk")
