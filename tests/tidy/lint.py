@@ -130,12 +130,15 @@ def choose(database, changed):
 CLANG_TIDY = "clang-tidy-16"
 
 
+NOT_FOR_CLANG = re.compile(r" -fcoroutines| -fpch-preprocess| -include \S*/cmake_pch\.hxx")
+
+
 def write_database(tree, commands):
-    """clang knows no -fcoroutines."""
+    """clang knows no -fcoroutines, and cannot read headers that gcc has precompiled."""
     folder = os.path.join(tree, "lint")
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, "compile_commands.json"), "w", encoding="utf-8") as file:
-        file.write(json.dumps(commands, indent=1).replace(" -fcoroutines", ""))
+        file.write(NOT_FOR_CLANG.sub("", json.dumps(commands, indent=1)))
     return folder
 
 
