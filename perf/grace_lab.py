@@ -4,8 +4,9 @@
     ENVIRONMENT/bin/python perf/grace_lab.py --grace DIR --data GRADIENTS
 
 ENVIRONMENT has PyTorch and Pith. DIR is a checkout of GRACE, whose compressors of grace_dl/dist are
-called as they are; GRADIENTS is a folder of raw gradients with a manifest.json. First both are
-checked, see grace/without_chance.py and grace/with_chance.py. The table then has
+called as they are; GRADIENTS is a folder of raw gradients with a manifest.json, as
+train_gradients.py writes it. First both are checked, see grace/without_chance.py and
+grace/with_chance.py. The table then has
 
 - errors ||C(x) - x|| / ||x||, of one rank, and of the mean of two ranks with different gradients,
   where Pith codes the sums once more;
@@ -18,7 +19,8 @@ checked, see grace/without_chance.py and grace/with_chance.py. The table then ha
 
 GRACE's `natural` needs CuPy and so a GPU; here NumPy does what CuPy would. What GRACE has for
 TensorFlow only is checked if that and TensorFlow Probability are there, Dettmers's map if
-bitsandbytes is, SIDCo with --sidco and SciPy: see grace/other_programs.py.
+bitsandbytes is, SIDCo with --sidco and SciPy: see grace/other_programs.py. With --programs more
+schemes are set beside the programs of their authors: see grace/authors_programs.py.
 """
 import argparse
 import ctypes
@@ -39,6 +41,7 @@ import torch.distributed
 import pith
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "grace"))
+import authors_programs  # noqa: E402
 import other_programs  # noqa: E402
 import small_inputs  # noqa: E402
 import with_chance  # noqa: E402
@@ -62,6 +65,7 @@ def parse():
     add("--grace", type=pathlib.Path, required=True, metavar="DIR", help="a checkout of GRACE")
     add("--data", type=pathlib.Path, required=True, help="folder with manifest.json")
     add("--sidco", type=pathlib.Path, metavar="DIR", help="a checkout of SIDCo by its authors")
+    add("--programs", type=pathlib.Path, metavar="DIR", help="a folder of checkouts by authors")
     add("--checks", action="store_true", help="no times, no table")
     add("--draws", type=int, default=64, help="results of each scheme that draws")
     add("--rounds", type=int, default=15, help="timed ones")
@@ -91,9 +95,11 @@ def check_all(comm, gradients, options):
             tell(name, check(comm, gradients), True)
         except AssertionError as error:
             tell(name, str(error) or "see the check", False)
-    for name, check in other_programs.CHECKS.items():
+    others = [(*one, options.sidco) for one in other_programs.CHECKS.items()]
+    others += [(*one, options.programs) for one in authors_programs.CHECKS.items()]
+    for name, check, folder in others:
         try:
-            tell(name, check(comm, gradients, options.sidco), True)
+            tell(name, check(comm, gradients, folder), True)
         except other_programs.Missing as error:
             print(f"{name:<9} skipped  no {error}")
         except AssertionError as error:
@@ -102,10 +108,10 @@ def check_all(comm, gradients, options):
         for who, one in with_chance.check(comm, name, gradients, draws).items():
             tell(name, f"{who:<5} {described(one)}", one["ok"], who=who,
                  figures={key: float(one[key]) for key in one})
-    one = with_chance.wangni(comm, gradients, draws)
-    tell("wangni", f"pith  along {one['along']:+.1f}, mean {one['mean']:+.1f}, variance "
-         f"{one['variance']:+.1f} standard errors; {one['drawn']:.3f} k elements on average",
-         one["ok"])
+    for who, one in with_chance.wangni(comm, gradients, draws).items():
+        tell("wangni", f"{who:<5} along {one['along']:+.1f}, mean {one['mean']:+.1f}, variance "
+             f"{one['variance']:+.1f} standard errors; {one['drawn']:.3f} k elements on average",
+             one["ok"], who=who)
     one = with_chance.seeds(comm, gradients)
     tell("seeds", one["text"], one["ok"])
     for who, one in with_chance.randomk(comm, gradients, draws).items():

@@ -60,7 +60,8 @@ class Scheme:
     def __init__(self, name, spec, module, compressor, *arguments):
         self.name, self.spec = name, spec
         self.module, self.compressor, self.arguments = module, compressor, arguments
-        self.draws = name in ("randomk", "qsgd 8", "qsgd 4", "ternary", "natural", "powersgd")
+        self.draws = name in ("randomk", "qsgd 8", "qsgd 4", "ternary",
+                              "terngrad", "natural", "powersgd")
 
     def pith(self, gradients, **keys):
         """A new compressor of Pith's, with more keys."""
@@ -86,6 +87,7 @@ SCHEMES = {one.name: one for one in (
     Scheme("qsgd 8", f"qsgd:bits=8,bucket={BUCKET}", "qsgd", "QSGDCompressor", 127, BUCKET),
     Scheme("qsgd 4", f"qsgd:bits=4,bucket={BUCKET}", "qsgd", "QSGDCompressor", 7, BUCKET),
     Scheme("ternary", f"qsgd:bits=2,bucket={BUCKET}", "terngrad", "TernGradCompressor"),
+    Scheme("terngrad", f"terngrad:bucket={BUCKET}", "terngrad", "TernGradCompressor"),
     Scheme("natural", "natural", "natural", "NaturalCompressor"),
     Scheme("threshold", f"threshold:value={VALUE},bypass=never", "threshold",
            "ThresholdCompressor", VALUE),
@@ -145,8 +147,12 @@ class Gradients:
         kind = {"float32": "<f4", "float16": "<f2"}[task["dtype"]]
         scale = np.float32(task["stored_is_gradient_times"])
         self.name = f"{task['name']}, step {step}"
-        self.workers = [np.fromfile(files[one], kind).astype("f4") / scale for one in (0, 1)]
+        self.read = lambda one: np.fromfile(files[one], kind).astype("f4") / scale
+        self.workers = self.of_workers(2)
         self.layers = [(one["name"], one["shape"], one["offset"]) for one in task["layers"]]
+
+    def of_workers(self, number):
+        return [self.read(worker) for worker in range(number)]
 
 
 def size_of(shape):

@@ -15,7 +15,7 @@ from both import DENSITY, relative
 from without_chance import nested, steps
 
 STEPS_OF_SIDCO = 60
-DYNAMIC_BLOCK = 256
+DYNAMIC_BLOCK = BLOCK_OF_8_BITS = 256
 
 
 class Missing(Exception):
@@ -110,6 +110,47 @@ def u8bit(comm, gradients, _):
             f"of Dettmers's, {off.max():.0%} at most")
 
 
+def blocks(x, last):
+    """Whole ones; the scale of each, by the largest magnitude, that makes it the last number."""
+    x = x[:x.size // BLOCK_OF_8_BITS * BLOCK_OF_8_BITS].reshape(-1, BLOCK_OF_8_BITS)
+    largest = np.abs(x).max(axis=1, keepdims=True)
+    last = np.float32(last)
+    return x[largest[:, 0] > 0], (largest / last)[largest > 0], (last / largest[largest > 0])
+
+
+def of_blocks(comm, x, spec):
+    spec += f"{',' if ':' in spec else ':'}block={BLOCK_OF_8_BITS}"
+    return comm.all_reduce(x.ravel(), compressor=pith.Compressor(spec)).reshape(x.shape)
+
+
+def fp8(comm, gradients, _):
+    """PyTorch's conversions of the block's values times 448 or 57,344 over its largest one."""
+    for kind, last in ((torch.float8_e4m3fn, 448), (torch.float8_e5m2, 57344)):
+        x, scales, factors = blocks(gradients.workers[0], last)
+        coded = torch.from_numpy(x * factors[:, None]).to(kind).float().numpy()
+        name = "e5m2" if last == 57344 else "e4m3"
+        mine = of_blocks(comm, x, f"fp8:format={name}")
+        assert (mine == coded * scales[:, None]).all(), name
+    return "the same bits as PyTorch's float8_e4m3fn and float8_e5m2, blocks' scales the same"
+
+
+def int8(comm, gradients, _):
+    """PyTorch multiplies by the inverse of the rounded scale, Pith divides 127 by the largest
+    magnitude: what lies half between two numbers may become either."""
+    x, scales, factors = blocks(gradients.workers[0], 127)
+    mine = of_blocks(comm, x, "int8")
+    assert (mine == np.rint(x * factors[:, None]) * scales[:, None]).all()
+    theirs = torch.fake_quantize_per_channel_affine(
+        torch.from_numpy(x), torch.from_numpy(scales), torch.zeros(scales.size, dtype=torch.int32),
+        0, -127, 127).numpy()
+    level = np.abs(x * factors[:, None].astype("f8"))
+    halfway = np.abs(level - np.floor(level) - 0.5) < 1e-4
+    assert (np.abs(mine - theirs) <= 1e-6 * np.abs(mine))[~halfway].all()
+    differ = np.mean(np.abs(mine - theirs) > 1e-6 * np.abs(mine))
+    return (f"the same numbers as PyTorch's quantiser per channel, but {differ:.1e} of the "
+            "elements, which lie half between two")
+
+
 def authors_of_sidco(folder):
     if folder is None:
         raise Missing("--sidco")
@@ -162,5 +203,5 @@ def sidco(law, name):
     return check
 
 
-CHECKS = {"adaptive": adaptive, "dynamic": dynamic_map, "u8bit": u8bit,
+CHECKS = {"fp8": fp8, "int8": int8, "adaptive": adaptive, "dynamic": dynamic_map, "u8bit": u8bit,
           "sidco": sidco("exponential", "exp"), "sidco gp": sidco("pareto", "gpareto")}

@@ -5,12 +5,15 @@ hi with probability (a - lo) / (hi - lo), with a variance of (a - lo) (hi - a). 
 standard errors of these distributions, tell whether they do: `along`, the mean error along the
 gradient; `mean`, the squares of all elements' mean errors, which also grow if draws of different
 elements or steps hang together; `variance`, that of single results."""
+import contextlib
+
 import numpy as np
 import torch
 
 import pith
 
 from both import BUCKET, DENSITY, SCHEMES, relative
+from other_programs import Missing, tensorflow_of_grace
 
 MOST = 4.5  # standard errors
 
@@ -43,6 +46,16 @@ def clipped(x):
     return x, np.zeros(x.size), np.where(x == 0, 0, np.abs(x).max())
 
 
+def clipped_by_block(x):
+    """Pith's terngrad, whose deviation is about zero."""
+    parts = buckets(x)
+    lengths = np.minimum(x.size - BUCKET * np.arange(len(parts)), BUCKET)
+    square = (parts**2).sum(axis=1) / lengths
+    most = np.minimum(2.5 * np.sqrt(square), parts.max(axis=1))
+    most = np.repeat(most, BUCKET)[:x.size]
+    return np.clip(x, -most, most), np.zeros(x.size), np.where(x == 0, 0, most)
+
+
 def powers(x):
     fraction, exponent = np.frexp(np.abs(x))
     low = np.ldexp(np.where(x == 0, 0, 0.5), exponent)
@@ -59,6 +72,7 @@ def qsgd_bound(last):
 RULES = {"qsgd 8": (by_largest(127), by_norm(127), qsgd_bound(127)),
          "qsgd 4": (by_largest(7), by_norm(7), qsgd_bound(7)),
          "ternary": (by_largest(1), clipped, qsgd_bound(1)),
+         "terngrad": (clipped_by_block, clipped, qsgd_bound(1)),
          "natural": (powers, powers, 1 / 8)}  # [Horvath et al. 2019], theorem 1
 
 
@@ -109,18 +123,39 @@ def check(comm, name, gradients, draws):
     return found
 
 
+def adapsparse():
+    """GRACE's Wangni for TensorFlow, of its first release (106e3de) and not since f0db522:
+    git checkout 106e3de -- grace_dl/tensorflow/compressor/adapsparse.py brings it back."""
+    compressor, tensorflow = tensorflow_of_grace("adapsparse", "AdapSparseCompressor", DENSITY)
+
+    def draw(x):
+        compressed, shape = compressor.compress(tensorflow.constant(x))
+        return compressor.decompress(compressed, shape).numpy()
+    return draw
+
+
 def wangni(comm, gradients, draws):
-    """[Wangni et al. 2018], which GRACE has not: a magnitude from a certain one on is sure, one
-    below becomes it or zero. How many of the k elements are drawn on average is in `drawn`."""
+    """[Wangni et al. 2018]: a magnitude from a certain one on is sure, one below becomes it or
+    zero, so that it is the least of a result. How many of the k elements are drawn on average is in
+    `drawn`. The figures of both, or of Pith alone and what is missing for the other."""
     x = gradients.workers[0]
     compressor = pith.Compressor(f"wangni:density={DENSITY},bypass=never")
-    comm.all_reduce(x, compressor=compressor)
-    sure = compressor.stats.threshold
+    found = {"pith": scores_of_wangni(
+        lambda _: comm.all_reduce(x, compressor=compressor), x, draws)}
+    with contextlib.suppress(Missing):
+        draw = adapsparse()
+        found["grace"] = scores_of_wangni(lambda _: draw(x), x, draws)
+    return found
+
+
+def scores_of_wangni(draw, x, draws):
+    first = draw(0)
+    sure = np.abs(first[first != 0]).min().astype("f8")
 
     def rule(x):
         a = np.abs(x)
         return x, np.where(a < sure, 0, a), np.maximum(a, sure)
-    one = scores(lambda number: comm.all_reduce(x, compressor=compressor), rule, x, draws)
+    one = scores(draw, rule, x, draws)
     one["drawn"] = np.minimum(np.abs(x.astype("f8")) / sure, 1).sum() / (DENSITY * x.size)
     one["ok"] = abs(one["drawn"] - 1) < 0.01 and all(
         abs(one[what]) <= MOST for what in ("along", "mean", "variance"))
