@@ -8,6 +8,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "core/operation.hpp"
@@ -209,6 +210,28 @@ Handshake::Proof Handshake::proof_of(std::uint8_t role) const {
   said[0] = std::byte{role};
   std::memcpy(said.data() + 1, opening_.data(), sizeof(Opening));
   std::memcpy(said.data() + 1 + sizeof(Opening), nonce_.data(), sizeof nonce_);
+  return hmac_sha256(secret_, said);
+}
+
+ConnectionKeys Handshake::keys() const {
+  const std::uint8_t own = connector_ ? role_connector : role_acceptor;
+  const std::uint8_t other = connector_ ? role_acceptor : role_connector;
+  return {key_of(own), key_of(other)};
+}
+
+// The label keeps it apart from proofs, which begin with the role.
+Digest Handshake::key_of(std::uint8_t role) const {
+  constexpr std::string_view label = "pith key of role ";
+  std::array<std::byte, label.size() + 1 + sizeof(Opening) + sizeof(Nonce)> said;
+  std::byte* to = said.data();
+  const auto add = [&to](const void* bytes, std::size_t size) {
+    std::memcpy(to, bytes, size);
+    to += size;
+  };
+  add(label.data(), label.size());
+  add(&role, sizeof role);
+  add(opening_.data(), sizeof(Opening));
+  add(nonce_.data(), sizeof nonce_);
   return hmac_sha256(secret_, said);
 }
 

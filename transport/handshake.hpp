@@ -6,8 +6,8 @@
 //   acceptor  -> connector  Accepted  frames may follow
 //
 // A proof is HMAC-SHA256 over a role byte, the whole opening and the acceptor's nonce, so it is not
-// valid on another connection, in the other direction, or for other ranks. The stream is not
-// encrypted afterwards: the secret keeps other processes out, not eavesdroppers.
+// valid on another connection, in the other direction, or for other ranks. What follows is not
+// encrypted by this: who wants that does so with keys(), as TcpTransport.
 #pragma once
 
 #include <array>
@@ -22,6 +22,13 @@
 namespace pith {
 
 using Secret = std::array<std::byte, 16>;
+
+// For encrypting what follows a handshake, a key for each direction. They follow from the secret
+// and the nonces, so each connection has its own; who learns the secret later can derive them.
+struct ConnectionKeys {
+  Digest sending{};
+  Digest receiving{};
+};
 
 // What a connection is for. `from` has connected to `to`.
 struct Greeting {
@@ -54,6 +61,8 @@ class Handshake {
   // True when the last error shows a different secret, so that a retry is pointless. An acceptor
   // only infers that, from a connector that closes as soon as it has seen the proof.
   bool refused() const { return refused_; }
+  // Precondition: step() has returned `done`.
+  ConnectionKeys keys() const;
 
  private:
   using Nonce = std::array<std::byte, 32>;
@@ -71,6 +80,7 @@ class Handshake {
   Error accept_proof(const std::byte* proof, std::uint8_t role);
   Nonce fresh_nonce();
   Proof proof_of(std::uint8_t role) const;
+  Digest key_of(std::uint8_t role) const;
   void will_send(const void* data, std::size_t size);
   void will_read(std::size_t size);
 

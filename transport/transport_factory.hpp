@@ -40,6 +40,7 @@ struct ListenPlace {
 struct TransportFactory {
   std::string_view name;  // its name in PITH_TRANSPORT
   Medium medium;
+  bool encrypts = false;  // what it sends, with PITH_ENCRYPT=1
   // Descriptors for each peer, besides the listener's, and for each of PITH_STREAMS streams to it.
   std::uint8_t descriptors_per_peer = 0;
   std::uint8_t descriptors_per_stream = 0;
@@ -57,6 +58,12 @@ struct TransportFactory {
   Expected<std::string> (*usable)(const ListenPlace& place) = nullptr;
   // The part of an address that ranks of one host have in common; null: there is none.
   std::string_view (*host_of)(std::string_view address) = nullptr;
+
+  // With PITH_ENCRYPT=1: only if nobody else on the network can read what it carries.
+  bool is_allowed(const Settings& settings) const {
+    const bool leaves_host = medium == Medium::rdma || medium == Medium::sockets;
+    return !settings.tcp.encrypt || encrypts || !leaves_host;
+  }
 };
 
 // What `make` returns where the transport of this name cannot be made: nothing, so that others are

@@ -76,6 +76,11 @@ Error read_extras() {
     log(LogLevel::info, extras->compression->describe());
   }
   if (!settings->fallback.library.empty()) {
+    if (settings->tcp.encrypt) {
+      return {Code::invalid_usage,
+              "PITH_NCCL_FALLBACK and PITH_ENCRYPT=1 are both set, but the other NCCL does not "
+              "encrypt"};
+    }
     Expected<std::unique_ptr<Fallback>> loaded = Fallback::load(
         settings->fallback.library, settings->fallback.for_calls, settings->fallback.lines);
     if (!loaded) return loaded.error();

@@ -53,24 +53,32 @@ constexpr std::array table{
     SettingInfo{
         "STREAMS", Scope::agreed,
         "TCP connections between two ranks; fewer where the hard limit of descriptors is too low",
-        [](const Settings& s) { return std::to_string(s.streams); },
+        [](const Settings& s) { return std::to_string(s.tcp.streams); },
         [](Settings& s, const std::string& text) {
-          return set_integer("STREAMS", text, 1, 16, s.streams);
+          return set_integer("STREAMS", text, 1, 16, s.tcp.streams);
         }},
     SettingInfo{"CONNECT_RANKS", Scope::agreed,
                 "up to this many ranks TCP connects all pairs at start-up; beyond, neighbours, and "
                 "others when a message wants them; 0: as many as there are descriptors for",
-                [](const Settings& s) { return std::to_string(s.connect_ranks); },
+                [](const Settings& s) { return std::to_string(s.tcp.connect_ranks); },
                 [](Settings& s, const std::string& text) {
-                  return set_integer("CONNECT_RANKS", text, 0, most_ranks, s.connect_ranks);
+                  return set_integer("CONNECT_RANKS", text, 0, most_ranks, s.tcp.connect_ranks);
                 }},
     SettingInfo{"RAILS", Scope::local,
                 "network interfaces that share the TCP connections between two ranks, of those "
                 "that IFNAME allows, each in a network of its own; both ranks' must be as many",
-                [](const Settings& s) { return std::to_string(s.rails); },
+                [](const Settings& s) { return std::to_string(s.tcp.rails); },
                 [](Settings& s, const std::string& text) {
-                  return set_integer("RAILS", text, 1, 8, s.rails);
+                  return set_integer("RAILS", text, 1, 8, s.tcp.rails);
                 }},
+    SettingInfo{
+        "ENCRYPT", Scope::agreed,
+        "1: what ranks send each other over a network is encrypted (AES-256-GCM, by OpenSSL's "
+        "libcrypto); verbs and ucx are not used then",
+        [](const Settings& s) { return flag(s.tcp.encrypt); },
+        [](Settings& s, const std::string& text) {
+          return set_flag("ENCRYPT", text, s.tcp.encrypt);
+        }},
     SettingInfo{"ORDER", Scope::agreed,
                 "topology: rings and trees walk the ranks host by host and core by core; rank: as "
                 "they are numbered",

@@ -21,9 +21,12 @@ struct Settings {
   std::string transport;  // see settings/transport_rule.hpp; empty: the best that works
   std::size_t chunk = 0;  // 0: by transport
   int lanes = 4;
-  int streams = 4;
-  int connect_ranks = 0;
-  int rails = 1;
+  struct Tcp {
+    int streams = 4;
+    int connect_ranks = 0;
+    int rails = 1;
+    bool encrypt = false;
+  } tcp;
   std::size_t copy_bytes = 0;
   bool cuda_ipc = true;
   VerbsSettings verbs;

@@ -153,6 +153,11 @@ Expected<Secret> secret_for(const Launch& launch, const RootPlace& place,
   const Expected<std::string> text = secret_text(settings);
   if (!text) return text.error();
   if (text->empty() && !place.loopback) {
+    if (settings.tcp.encrypt) {
+      return Error(Code::invalid_usage,
+                   "PITH_ENCRYPT is 1 and there is no secret that keys could be made of: set "
+                   "PITH_SECRET or PITH_SECRET_FILE to the same on all ranks");
+    }
     if (!settings.insecure) {
       return Error(Code::invalid_usage,
                    fmt::format("ranks started by {} meet at {}, which other hosts can reach, and "

@@ -37,8 +37,12 @@ std::string TransportSetup::reason(std::size_t peer) const {
     text += fmt::format("{}no {}: {}", text.empty() ? "" : "; ", name_of(transport), why);
   };
   for (std::size_t t = 0; t < table_.size() && t != used; ++t) {
-    if (!table_[t]->make || rule_.allows(name_of(t))) continue;
-    add(t, fmt::format("PITH_TRANSPORT={}", settings_.transport));
+    if (!table_[t]->make) continue;
+    if (!rule_.allows(name_of(t))) {
+      add(t, fmt::format("PITH_TRANSPORT={}", settings_.transport));
+    } else if (!table_[t]->is_allowed(settings_)) {
+      add(t, "PITH_ENCRYPT=1");
+    }
   }
   for (const std::size_t t : order_) {
     if (t == used) break;
@@ -61,6 +65,7 @@ std::string TransportSetup::summary() const {
   for (std::size_t t = 0; t < table_.size(); ++t) {
     if (pairs_[t] == 0) continue;
     text += fmt::format(", {} pair{} by {}", pairs_[t], pairs_[t] == 1 ? "" : "s", name_of(t));
+    if (settings_.tcp.encrypt && table_[t]->encrypts) text += ", encrypted";
   }
   const RankOrder& order = facts_.order;
   if (!order.by_rank()) {

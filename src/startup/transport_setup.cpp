@@ -32,6 +32,18 @@ Secret secret_of(const CommIdentity& who) {
 
 bool contains(std::uint8_t transports, std::size_t one) { return (transports >> one & 1) != 0; }
 
+// The same on all ranks, as both settings are.
+Error check_encryption(const Settings& settings, const TransportRule& rule, TransportTable table) {
+  for (const TransportFactory* transport : table) {
+    if (!rule.names(transport->name) || transport->is_allowed(settings)) continue;
+    return {Code::invalid_usage,
+            fmt::format("PITH_TRANSPORT is \"{}\" and PITH_ENCRYPT is 1, but {} cannot encrypt: of "
+                        "those that leave the host only tcp can",
+                        settings.transport, transport->name)};
+  }
+  return {};
+}
+
 }  // namespace
 
 TransportSetup::TransportSetup(Engine& engine, const CommIdentity& who, Gatherer& gatherer,
@@ -51,14 +63,16 @@ TransportSetup::TransportSetup(Engine& engine, const CommIdentity& who, Gatherer
   for (const std::string_view name : rule_.order()) {
     const auto named = [name](const TransportFactory* factory) { return factory->name == name; };
     const auto found = std::ranges::find_if(table_, named);
-    if ((*found)->make) order_.push_back(static_cast<std::size_t>(found - table_.begin()));
+    if (!(*found)->make || !(*found)->is_allowed(settings_)) continue;
+    order_.push_back(static_cast<std::size_t>(found - table_.begin()));
   }
 }
 
 Error TransportSetup::run(StartLog& log) {
+  if (Error error = check_encryption(settings_, rule_, table_)) return error;
   if (Error error = exchange()) return error;
   for (std::size_t r = 0; r < ranks_; ++r) needs_[r].share = all_[r].descriptors;
-  if (Error error = streams_with_room(needs_, settings_.streams, false).error()) return error;
+  if (Error error = streams_with_room(needs_, settings_.tcp.streams, false).error()) return error;
   log.phase("introductions");
   Expected<Reached> reached = attach();
   if (!reached) return reached.error();
@@ -97,7 +111,7 @@ Error TransportSetup::exchange() {
     if (Error error = listen(t, mine.addresses[t])) return error;
   }
   // The bound for the case that all ranks are threads of one process.
-  const std::size_t most = ranks_ * ranks_ * static_cast<std::size_t>(settings_.streams + 2);
+  const std::size_t most = ranks_ * ranks_ * static_cast<std::size_t>(settings_.tcp.streams + 2);
   mine.descriptors = DescriptorShare::of_this_process(std::min(most, descriptors_of_interest),
                                                       node_.descriptors_to_come());
   mine.host_id = settings_.host_id;
@@ -314,9 +328,9 @@ Error TransportSetup::connect() {
     if (std::ranges::find(links_, t) == links_.end()) transports_[t].reset();
   }
   // The same number on all ranks: both ends of a pair cut messages alike.
-  const auto most = static_cast<std::size_t>(settings_.connect_ranks);
+  const auto most = static_cast<std::size_t>(settings_.tcp.connect_ranks);
   const Expected<PairStreams> streams =
-      streams_with_room(needs_, settings_.streams, most != 0 && ranks_ > most);
+      streams_with_room(needs_, settings_.tcp.streams, most != 0 && ranks_ > most);
   if (!streams) return first(streams.error());
   for (const auto& transport : transports_) {
     if (transport) transport->use_streams(*streams);

@@ -47,6 +47,7 @@ pithResult_t async_error_of(pithComm_t comm) {
 std::vector<Setup> all_setups() {
   std::vector<Setup> setups = every_link();
   setups.push_back({.way = Way::threads, .transport = "tcp", .environment = {}});
+  setups.push_back({.transport = "tcp", .environment = {{"PITH_ENCRYPT", "1"}}});
   return setups;
 }
 

@@ -44,7 +44,8 @@ RealRank::RealRank(RealKind kind, int rank, Meeting& meeting)
     if (kind == RealKind::shm_copies) options.copy_bytes = 1;
     transport_ = connect_shm(options);
   }
-  if (kind == RealKind::tcp) transport_ = connect_tcp();
+  if (kind == RealKind::tcp) transport_ = connect_tcp(false);
+  if (kind == RealKind::tcp_encrypted) transport_ = connect_tcp(true);
   if (kind == RealKind::ucx) transport_ = connect_ucx();
   if (kind == RealKind::verbs) transport_ = connect_verbs();
   engine_.add(*transport_);
@@ -82,9 +83,11 @@ std::unique_ptr<PeerTransport> RealRank::connect_shm(const ShmOptions& options) 
   return shm;
 }
 
-std::unique_ptr<PeerTransport> RealRank::connect_tcp() {
+std::unique_ptr<PeerTransport> RealRank::connect_tcp(bool encrypt) {
+  TcpOptions options;
+  options.encrypt = encrypt;
   auto tcp = std::make_unique<TcpTransport>(engine_.scheduler(), engine_.mailbox(), rank(), size(),
-                                            secret);
+                                            secret, options);
   Expected<std::string> name = tcp->listen();
   expect(name.error());
   meeting_.names[static_cast<std::size_t>(rank())] = *name;

@@ -22,8 +22,9 @@
 namespace pith::test {
 
 // shm_copies: private memory of any size is copied across processes.
+// tcp_encrypted: tcp with its encryption.
 // verbs: over the software network of fake_verbs.hpp, where this build has verbs.
-enum class RealKind { local, shm, shm_copies, tcp, ucx, verbs };
+enum class RealKind { local, shm, shm_copies, tcp, tcp_encrypted, ucx, verbs };
 
 // What the threads share.
 struct Meeting {
@@ -56,7 +57,7 @@ class RealRank {
  private:
   void revoke(const Error& error);
   std::unique_ptr<PeerTransport> connect_shm(const ShmOptions& options);
-  std::unique_ptr<PeerTransport> connect_tcp();
+  std::unique_ptr<PeerTransport> connect_tcp(bool encrypt);
   std::unique_ptr<PeerTransport> connect_ucx();
   std::unique_ptr<PeerTransport> connect_verbs();
 

@@ -170,6 +170,11 @@ TEST_CASE("every algorithm over shm, private memory copied across processes", "[
 
 TEST_CASE("every algorithm over tcp", "[transports]") { run_all(RealKind::tcp); }
 
+TEST_CASE("every algorithm over tcp, encrypted", "[transports]") {
+  CHECK(run_all(RealKind::tcp_encrypted, 3, all_sizes) == "");
+  CHECK(run_all(RealKind::tcp_encrypted, many_ranks, few_sizes) == "");
+}
+
 TEST_CASE("every algorithm over ucx", "[transports]") {
   const UcxSupport support = ucx_support("127.0.0.1");
   if (support.why_not) {

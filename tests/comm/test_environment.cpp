@@ -145,6 +145,14 @@ TEST_CASE("without a secret only loopback will do", "[environment]") {
           fails(pithCommInitEnv(&comm), pithInvalidUsage,
                 {"PITH_SECRET", "PITH_SECRET_FILE", "PITH_INSECURE=1"});
         }) == "");
+  CHECK(run(2, few_seconds("1"), [](Rank& self) {
+          by_hand(self, "192.0.2.1:5000");
+          set("PITH_INSECURE", "1");
+          set("PITH_ENCRYPT", "1");
+          pithComm_t comm = nullptr;
+          fails(pithCommInitEnv(&comm), pithInvalidUsage,
+                {"PITH_ENCRYPT is 1", "no secret", "PITH_SECRET_FILE"});
+        }) == "");
   // Rank 0 listens everywhere then, and is reached by loopback too.
   const int port = free_port();
   CHECK(run(2, few_seconds(), [&](Rank& self) {

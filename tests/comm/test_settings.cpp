@@ -130,6 +130,10 @@ TEST_CASE("settings: what ranks must agree on", "[settings]") {
   theirs.chunk = 4096;
   const std::string text = difference(agreed_text(theirs), agreed_text(ours));
   CHECK(text == "PITH_CHUNK=4096 there, PITH_CHUNK=65536 here");
+  theirs = ours;
+  theirs.tcp.encrypt = true;
+  CHECK(difference(agreed_text(theirs), agreed_text(ours)) ==
+        "PITH_ENCRYPT=1 there, PITH_ENCRYPT=0 here");
 }
 
 TEST_CASE("unique ids survive their bytes", "[settings]") {

@@ -322,5 +322,8 @@ int main(int count, char** arguments) {
   wrong = "PITH_NCCL_FALLBACK_LINES is \"20:10\"";
   const char* half[] = {fake, "PITH_NCCL_FALLBACK_LINES=20:10", NULL};
   client_run("one line", 1, half, refused);
+  wrong = "PITH_ENCRYPT=1";
+  const char* encrypted[] = {fake, wrong, NULL};
+  client_run("encrypted", 1, encrypted, refused);
   return 0;
 }

@@ -91,16 +91,21 @@ TEST_CASE("tcp: every size over two addresses of a host") {
   CHECK(run_tcp_ranks(3, body, options) == "");
 }
 
+TcpOptions maybe_encrypted() {
+  TcpOptions options;
+  options.encrypt = GENERATE(false, true);
+  return options;
+}
+
 TEST_CASE("tcp: every size between all ranks") {
   const int count = GENERATE(2, 3, 6);
-  const std::string complaint = run_tcp_ranks(
-      count, [&](TcpRank& me, std::barrier<>& all) { return exchange_all(me, all, count); });
-  REQUIRE(complaint == "");
+  const auto body = [&](TcpRank& me, std::barrier<>& all) { return exchange_all(me, all, count); };
+  REQUIRE(run_tcp_ranks(count, body, maybe_encrypted()) == "");
 }
 
 // Only neighbours are connected at first.
 TcpOptions on_demand() {
-  TcpOptions options;
+  TcpOptions options = maybe_encrypted();
   options.streams.on_demand = true;
   options.streams.later = 2;
   return options;
@@ -214,7 +219,7 @@ TEST_CASE("tcp: the round trip to the farthest peer") {
 }
 
 TEST_CASE("tcp: one stream, and pieces that fit nothing") {
-  TcpOptions options;
+  TcpOptions options = maybe_encrypted();
   options.streams.at_start = GENERATE(1, 3);
   options.cut_bytes = 1000;
   options.piece_bytes = 777;
@@ -225,7 +230,7 @@ TEST_CASE("tcp: one stream, and pieces that fit nothing") {
 }
 
 TEST_CASE("tcp: messages that nobody waits for yet, received in another order") {
-  const std::string complaint = run_tcp_ranks(2, [](TcpRank& me, std::barrier<>& all) {
+  const auto body = [](TcpRank& me, std::barrier<>& all) {
     std::vector<Task<Error>> tasks;
     for (std::uint32_t i = 0; i < 300; ++i) {
       const std::uint32_t step = me.rank == 0 ? i : 299 - i;
@@ -234,8 +239,8 @@ TEST_CASE("tcp: messages that nobody waits for yet, received in another order") 
                                    : recv_one(me, me.comm, 0, step, bytes));
     }
     return leave(me, all, outcome(me, tasks));
-  });
-  REQUIRE(complaint == "");
+  };
+  REQUIRE(run_tcp_ranks(2, body, maybe_encrypted()) == "");
 }
 
 Task<Error> send_stream(TcpRank& me, int messages, std::size_t bytes, int& sent) {
@@ -259,7 +264,7 @@ Task<Error> recv_stream(TcpRank& me, int messages, std::size_t bytes) {
 TEST_CASE("tcp: a sender far ahead waits until the receiver follows") {
   const std::size_t bytes = GENERATE(std::size_t{10'000}, std::size_t{1'000'000});
   const int messages = static_cast<int>(200'000'000 / bytes);
-  const std::string complaint = run_tcp_ranks(2, [&](TcpRank& me, std::barrier<>& all) {
+  const auto body = [&](TcpRank& me, std::barrier<>& all) {
     std::string wrong;
     int sent = 0;
     std::vector<Task<Error>> tasks;
@@ -280,8 +285,8 @@ TEST_CASE("tcp: a sender far ahead waits until the receiver follows") {
       wrong = outcome(me, tasks);
     }
     return leave(me, all, wrong);
-  });
-  REQUIRE(complaint == "");
+  };
+  REQUIRE(run_tcp_ranks(2, body, maybe_encrypted()) == "");
 }
 
 Task<Error> send_borrowed(TcpRank& me, CommState& comm, std::span<const std::byte> data) {
@@ -321,7 +326,7 @@ std::string abort_sender(TcpRank& me, std::barrier<>& all, std::size_t bytes,
 TEST_CASE("tcp: an abort in the middle leaves memory and other communicators alone") {
   const std::size_t bytes = 64 << 20;
   std::atomic<bool> closed{false};
-  const std::string complaint = run_tcp_ranks(2, [&](TcpRank& me, std::barrier<>& all) {
+  const auto body = [&](TcpRank& me, std::barrier<>& all) {
     if (me.rank == 0) return abort_sender(me, all, bytes, closed);
     all.arrive_and_wait();
     CommState doomed;
@@ -335,8 +340,8 @@ TEST_CASE("tcp: an abort in the middle leaves memory and other communicators alo
     me.mailbox.forget(doomed.id);
     while (!closed) me.turn();
     return leave(me, all, wrong);
-  });
-  REQUIRE(complaint == "");
+  };
+  REQUIRE(run_tcp_ranks(2, body, maybe_encrypted()) == "");
 }
 
 std::string watch_loss(TcpRank& me, std::barrier<>& all) {
@@ -370,7 +375,7 @@ std::string watch_loss(TcpRank& me, std::barrier<>& all) {
 }
 
 TEST_CASE("tcp: a peer that dies ends everything that waits for it") {
-  const std::string complaint = run_tcp_ranks(2, [](TcpRank& me, std::barrier<>& all) {
+  const auto body = [](TcpRank& me, std::barrier<>& all) {
     if (me.rank == 0) return watch_loss(me, all);
     auto sending = std::vector<Task<Error>>();
     sending.push_back(send_one(me, me.comm, 0, 1, 8 << 20));
@@ -381,12 +386,12 @@ TEST_CASE("tcp: a peer that dies ends everything that waits for it") {
     }
     me.transport.reset();
     return std::string();
-  });
-  REQUIRE(complaint == "");
+  };
+  REQUIRE(run_tcp_ranks(2, body, maybe_encrypted()) == "");
 }
 
 TEST_CASE("tcp: a peer that leaves in order is missed only where something waits for it") {
-  const std::string complaint = run_tcp_ranks(2, [](TcpRank& me, std::barrier<>& all) {
+  const auto body = [](TcpRank& me, std::barrier<>& all) {
     if (me.rank == 1) {
       std::vector<Task<Error>> tasks;
       tasks.push_back(send_one(me, me.comm, 0, 0, 3'000));
@@ -411,19 +416,20 @@ TEST_CASE("tcp: a peer that leaves in order is missed only where something waits
     more.push_back(recv_one(me, me.comm, 1, 1, 10));
     if (!me.drive(more)) return std::string("a peer that has left is waited for");
     return std::string(calls == 1 && more[0].result().rank() == 1 ? "" : "no loss reported");
-  });
-  REQUIRE(complaint == "");
+  };
+  REQUIRE(run_tcp_ranks(2, body, maybe_encrypted()) == "");
 }
 
 // What the transports have in common. Its back-pressure is not among that: a socket takes more.
 TEST_CASE("tcp: what every transport does, and a sleeper that its descriptor wakes") {
   const std::uint8_t all[2] = {1, 1};
+  const TcpOptions options = maybe_encrypted();
   const auto body = [&](int rank, const pith_test::Names& names) {
     using pith_test::must;
     pith_test::Rank self(rank, 2);
     Secret secret{};
     secret[0] = std::byte{42};
-    TcpTransport tcp(self.scheduler, self.mailbox, rank, 2, secret);
+    TcpTransport tcp(self.scheduler, self.mailbox, rank, 2, secret, options);
     self.transport = &tcp;
     Expected<std::string> mine = tcp.listen();
     must(static_cast<bool>(mine), mine.error().message());

@@ -84,10 +84,12 @@ int print_transports() {
   const pith::ListenPlace place = listen_place(*settings);
   for (const pith::TransportFactory* transport : pith::transport_table()) {
     const pith::Expected<std::string> use = transport->usable(place);
-    const std::string forbidden =
-        rule.allows(transport->name)
-            ? ""
-            : fmt::format("; PITH_TRANSPORT={} forbids it", settings->transport);
+    std::string forbidden;
+    if (!rule.allows(transport->name)) {
+      forbidden = fmt::format("; PITH_TRANSPORT={} forbids it", settings->transport);
+    } else if (!transport->is_allowed(*settings)) {
+      forbidden = "; PITH_ENCRYPT=1 forbids it";
+    }
     fmt::print("{:<6} {}{}{}\n", transport->name,
                use ? "usable: " : "not usable: ", use ? *use : use.error().message(), forbidden);
   }

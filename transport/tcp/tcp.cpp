@@ -34,18 +34,6 @@ std::size_t total(std::span<const iovec> parts) {
   return bytes;
 }
 
-ssize_t write_parts(int fd, std::span<const iovec> parts) {
-  msghdr message{};
-  message.msg_iov = const_cast<iovec*>(parts.data());
-  message.msg_iovlen = parts.size();
-  return ::sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-}
-
-ssize_t read_parts(int fd, std::span<const iovec> parts) {
-  if (parts.size() == 1) return ::recv(fd, parts[0].iov_base, parts[0].iov_len, MSG_DONTWAIT);
-  return ::readv(fd, parts.data(), static_cast<int>(parts.size()));
-}
-
 }  // namespace
 
 TcpTransport::TcpTransport(Scheduler& scheduler, Mailbox& mailbox, int rank, int ranks,
@@ -92,6 +80,7 @@ Error TcpTransport::connect(std::span<const std::string> addresses,
   plan.heartbeat_s = options_.heartbeat_s;
   plan.addresses.assign(addresses.begin(), addresses.end());
   plan.rails = 1 + options_.rails.size();
+  plan.encrypt = options_.encrypt;
   plan.streams.resize(static_cast<std::size_t>(ranks_));
   std::vector<std::uint8_t> now(static_cast<std::size_t>(ranks_));
   std::size_t connections = 0;
@@ -115,7 +104,7 @@ Error TcpTransport::watch_mesh() {
   if (!epoll_) return system_error("create an epoll descriptor", errno);
   for (auto* list : {&departed_, &ready_, &unreported_}) list->reserve(peers_.size());
   for (TcpMesh::Opened& opened : mesh_->take_opened()) {
-    if (Error error = adopt(*find(opened.peer), std::move(opened.streams))) return error;
+    if (Error error = adopt(*find(opened.peer), std::move(opened))) return error;
   }
   if (mesh_->all_open()) {
     mesh_.reset();
@@ -132,7 +121,7 @@ bool TcpTransport::take_links() {
   for (TcpMesh::Opened& opened : mesh_->take_opened()) {
     Peer& peer = *find(opened.peer);
     if (!peer.live) continue;
-    if (Error error = adopt(peer, std::move(opened.streams))) lose(peer, error);
+    if (Error error = adopt(peer, std::move(opened))) lose(peer, error);
   }
   for (const TcpMesh::Failed& failed : mesh_->take_failed()) {
     Peer& peer = *find(failed.peer);
@@ -152,11 +141,16 @@ bool TcpTransport::take_links() {
   return true;
 }
 
-Error TcpTransport::adopt(Peer& peer, std::vector<Descriptor> streams) {
+Error TcpTransport::adopt(Peer& peer, TcpMesh::Opened opened) {
   peer.open = true;
-  for (std::size_t s = 0; s < streams.size(); ++s) {
+  for (std::size_t s = 0; s < opened.streams.size(); ++s) {
     Stream& stream = *peer.streams[s];
-    stream.socket = std::move(streams[s]);
+    stream.socket = std::move(opened.streams[s]);
+    if (!opened.keys.empty()) {
+      Expected<std::unique_ptr<TcpSeal>> seal = TcpSeal::create(opened.keys[s]);
+      if (!seal) return seal.error();
+      stream.seal = std::move(*seal);
+    }
     epoll_event event{};
     event.events = stream.watched = s == 0 ? static_cast<std::uint32_t>(EPOLLIN) : 0;
     event.data.ptr = &stream;
@@ -196,7 +190,7 @@ bool TcpTransport::start_at_once(Peer& peer, Send& send) {
   const iovec parts[2] = {{const_cast<MessageOpening*>(&opening), sizeof opening},
                           {const_cast<std::byte*>(send.data), send.header.length}};
   const std::size_t bytes = sizeof opening + send.header.length;
-  const ssize_t written = write_parts(peer.streams[0]->socket.get(), parts);
+  const ssize_t written = peer.streams[0]->write(parts);
   if (written >= 0 && static_cast<std::size_t>(written) == bytes) return true;
   const int cause = errno;
   if (written < 0 && !would_block(cause)) {
@@ -228,7 +222,7 @@ bool TcpTransport::write_stream(Peer& peer, Stream& stream) {
     const std::span<const iovec> parts = peer.outbox.next(stream.number);
     if (parts.empty()) break;
     const std::size_t wanted = total(parts);
-    const ssize_t written = write_parts(stream.socket.get(), parts);
+    const ssize_t written = stream.write(parts);
     if (written < 0) {
       if (!would_block(errno)) write_failed(peer, errno);
       break;
@@ -251,6 +245,9 @@ bool TcpTransport::write_stream(Peer& peer, Stream& stream) {
 void TcpTransport::write_failed(Peer& peer, int cause) {
   if (peer.outbox.awaited()) return lose(peer, cause);
   peer.outbox.quiesce(nullptr, Error(), false);
+  for (auto& stream : peer.streams) {
+    if (stream->seal) stream->seal->end_writing();
+  }
 }
 
 bool TcpTransport::read(Peer& peer) {
@@ -282,9 +279,13 @@ bool TcpTransport::read_stream(Peer& peer, Stream& stream) {
       parts = {&end_probe, 1};  // after a goodbye only the end may follow
     }
     const std::size_t wanted = total(parts);
-    const ssize_t got = read_parts(stream.socket.get(), parts);
+    const ssize_t got = stream.read(parts);
     if (got < 0) {
-      if (!would_block(errno)) stream_ended(peer, stream, errno);
+      if (stream.seal && stream.seal->fault()) {
+        lose(peer, peer_lost(peer.rank, fmt::format("it sent {}", stream.seal->fault())));
+      } else if (!would_block(errno)) {
+        stream_ended(peer, stream, errno);
+      }
       break;
     }
     if (got == 0) {
@@ -349,7 +350,7 @@ bool TcpTransport::read_ready() {
     if (!peer->live) continue;
     Stream& first = *peer->streams[0];
     const bool others = peer->inbox.expects_pieces() || first.reader.said_goodbye();
-    if (others || peer->cut_short) moved |= read(*peer);
+    if (others || peer->cut_short || first.holds()) moved |= read(*peer);
     if (first.socket && !(first.watched & EPOLLIN) && mailbox_.accepts(peer->rank)) {
       first.watch(epoll_.get(), EPOLLIN);
     }
@@ -388,6 +389,7 @@ bool TcpTransport::arm() {
   for (Peer* peer : departed_) {
     if (mailbox_.awaited(peer->rank)) return false;
   }
+  bool held = false;
   for (Peer* peer : peers_) {
     if (!peer->live) continue;
     const bool accepts = mailbox_.accepts(peer->rank);
@@ -398,11 +400,12 @@ bool TcpTransport::arm() {
       std::uint32_t events = 0;
       const bool matters = stream->number == 0 || (others && !stream->reader.stalled());
       if (accepts && matters) events |= EPOLLIN;
+      held |= accepts && matters && stream->holds();
       if (!peer->outbox.next(stream->number).empty()) events |= EPOLLOUT;
       stream->watch(epoll_.get(), events);
     }
   }
-  read_all_ = epoll_ && poll_events() != 0;
+  read_all_ = held || (epoll_ && poll_events() != 0);
   return !read_all_;
 }
 
@@ -436,8 +439,6 @@ void TcpTransport::close(std::uint64_t deadline_ns) {
       wait_for(epoll_.get(), EPOLLIN, mesh_ ? std::min(soon_ns, deadline_ns) : deadline_ns);
     }
   }
-  Frame goodbye;
-  goodbye.type = FrameType::goodbye;
   mesh_.reset();
   for (Peer* peer : peers_) {
     if (!std::exchange(peer->live, false)) continue;
@@ -445,8 +446,7 @@ void TcpTransport::close(std::uint64_t deadline_ns) {
     for (auto& stream : peer->streams) {
       if (!stream->socket) continue;
       const int fd = stream->socket.get();
-      if (in_order)
-        static_cast<void>(send_all(fd, std::as_bytes(std::span(&goodbye, 1)), deadline_ns));
+      if (in_order) stream->say_goodbye(deadline_ns);
       ::shutdown(fd, SHUT_WR);
       // Closing a socket with unread data makes the kernel drop what is still to be sent.
       std::byte unread[4096];

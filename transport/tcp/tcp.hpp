@@ -38,6 +38,7 @@ struct TcpOptions {
   std::size_t read_bytes = std::size_t{64} << 10;
   double heartbeat_s = 10;
   PortRange ports;
+  bool encrypt = false;  // the same on all ranks
 };
 
 class TcpTransport final : public PeerTransport {
@@ -81,7 +82,7 @@ class TcpTransport final : public PeerTransport {
 
   Error watch_mesh();
   bool take_links();
-  Error adopt(Peer& peer, std::vector<Descriptor> streams);
+  Error adopt(Peer& peer, TcpMesh::Opened opened);
   bool start_at_once(Peer& peer, Send& send);
   bool write(Peer& peer);
   bool write_stream(Peer& peer, Stream& stream);

@@ -24,7 +24,11 @@ constexpr std::uint64_t retry_ns = 20 * ms;
 // Between two looks at all connections, of which there may be thousands.
 constexpr std::uint64_t look_ns = 2 * ms;
 constexpr std::uint64_t pause_ns = 1000 * ms;
-const char* const purpose = "pith-data";
+
+// Ends that disagree about encryption do not take each other for peers.
+const char* purpose_of(const TcpMeshPlan& plan) {
+  return plan.encrypt ? "pith-encrypted" : "pith-data";
+}
 
 Descriptor open_spare() {
   return Descriptor(open_with_room([] { return ::eventfd(0, EFD_CLOEXEC); }));
@@ -273,7 +277,7 @@ void TcpMesh::check_connected(Connection& connection) {
   connection.since_ns = 0;
   connection.state = Connection::State::greeting;
   connection.handshake = Handshake::connector(
-      plan_.secret, {purpose, plan_.rank, peer, plan_.ranks, connection.stream});
+      plan_.secret, {purpose_of(plan_), plan_.rank, peer, plan_.ranks, connection.stream});
   shake_hands(connection);
 }
 
@@ -310,7 +314,7 @@ void TcpMesh::accept_connections() {
     accepted.socket = std::move(*socket);
     accepted.since_ns = monotonic_ns();
     accepted.handshake = Handshake::acceptor(
-        plan_.secret, {purpose, Greeting::any, plan_.rank, plan_.ranks, Greeting::any});
+        plan_.secret, {purpose_of(plan_), Greeting::any, plan_.rank, plan_.ranks, Greeting::any});
     accepted.watch(epoll_.get(), EPOLLIN);
   }
 }
@@ -373,13 +377,17 @@ void TcpMesh::become_ready(Connection& connection) {
 }
 
 void TcpMesh::finish(int peer) {
-  Opened opened{peer, std::vector<Descriptor>(static_cast<std::size_t>(streams_to(peer)))};
+  const auto streams = static_cast<std::size_t>(streams_to(peer));
+  Opened opened{peer, std::vector<Descriptor>(streams), {}};
+  if (plan_.encrypt) opened.keys.resize(streams);
   for (Connection& one : connections_) {
     if (one.peer != peer || one.state == Connection::State::ended) continue;
     if (one.state == Connection::State::ready && one.stream < streams_to(peer)) {
       ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, one.socket.get(), nullptr);
       end_when_unanswered(one.socket.get(), 0);
-      opened.streams[static_cast<std::size_t>(one.stream)] = std::move(one.socket);
+      const auto stream = static_cast<std::size_t>(one.stream);
+      if (plan_.encrypt) opened.keys[stream] = one.handshake.keys();
+      opened.streams[stream] = std::move(one.socket);
     }
     end(one);
   }

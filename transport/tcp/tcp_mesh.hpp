@@ -28,6 +28,7 @@ struct TcpMeshPlan {
   std::vector<std::string> addresses;  // by rank, see tcp_address.hpp
   std::size_t rails = 1;               // that this rank has
   std::vector<int> streams;            // by rank, the same at both ends; 0: it is no peer
+  bool encrypt = false;                // the same at both ends
 };
 
 // Connections that do not prove the secret, and slow ones, are dropped without delaying others.
@@ -35,7 +36,8 @@ class TcpMesh {
  public:
   struct Opened {
     int peer;
-    std::vector<Descriptor> streams;  // their idle times are probed, see keep_alive()
+    std::vector<Descriptor> streams;   // their idle times are probed, see keep_alive()
+    std::vector<ConnectionKeys> keys;  // of the streams; empty: they are not encrypted
   };
   struct Failed {
     enum class How : std::uint8_t {

@@ -2,11 +2,14 @@
 #pragma once
 
 #include <sys/epoll.h>
+#include <sys/socket.h>
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "transport/tcp/tcp.hpp"
+#include "transport/tcp/tcp_seal.hpp"
 #include "transport/tcp/tcp_silence.hpp"
 
 namespace pith {
@@ -15,10 +18,18 @@ struct TcpTransport::Stream {
   Stream(Peer& owner, int which, std::size_t buffer_bytes);
   // Changes what epoll watches for.
   void watch(int epoll, std::uint32_t events);
+  // As sendmsg() and readv() without blocking.
+  ssize_t write(std::span<const iovec> parts);
+  ssize_t read(std::span<const iovec> parts);
+  // Whether read() returns something without the socket becoming readable.
+  bool holds() const { return seal && seal->holds(); }
+  // Ends the direction to the peer in order.
+  void say_goodbye(std::uint64_t deadline_ns);
 
   Peer& peer;
   int number;
   Descriptor socket;
+  std::unique_ptr<TcpSeal> seal;  // null: not encrypted
   TcpReader reader;
   std::uint32_t watched = 0;  // epoll events
 };
@@ -55,6 +66,29 @@ struct TcpTransport::Peer {
 
 inline TcpTransport::Stream::Stream(Peer& owner, int which, std::size_t buffer_bytes)
     : peer(owner), number(which), reader(owner.inbox, which, buffer_bytes) {}
+
+inline ssize_t TcpTransport::Stream::write(std::span<const iovec> parts) {
+  if (seal) return seal->write(socket.get(), parts);
+  msghdr message{};
+  message.msg_iov = const_cast<iovec*>(parts.data());
+  message.msg_iovlen = parts.size();
+  return ::sendmsg(socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+inline ssize_t TcpTransport::Stream::read(std::span<const iovec> parts) {
+  const int fd = socket.get();
+  if (seal) return seal->read(fd, parts);
+  if (parts.size() == 1) return ::recv(fd, parts[0].iov_base, parts[0].iov_len, MSG_DONTWAIT);
+  return ::readv(fd, parts.data(), static_cast<int>(parts.size()));
+}
+
+inline void TcpTransport::Stream::say_goodbye(std::uint64_t deadline_ns) {
+  Frame goodbye;
+  goodbye.type = FrameType::goodbye;
+  const iovec whole{&goodbye, sizeof goodbye};
+  const auto plain = std::as_bytes(std::span(&goodbye, 1));
+  static_cast<void>(send_all(socket.get(), seal ? seal->last({&whole, 1}) : plain, deadline_ns));
+}
 
 inline void TcpTransport::Stream::watch(int epoll, std::uint32_t events) {
   if (watched == events) return;

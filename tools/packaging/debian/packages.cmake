@@ -63,9 +63,9 @@ set(this_version "(= ${PROJECT_VERSION}-${PITH_DEBIAN_REVISION})")
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME ${library_package})
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_SECTION libs)
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_CONTROL_EXTRA ${made}/shlibs ${made}/triggers)
-# Loaded when they are there: hwloc orders ranks, the others are links.
+# Loaded when they are there: hwloc orders ranks, libcrypto (libssl3) encrypts, others are links.
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_RECOMMENDS "libhwloc15, libibverbs1")
-set(CPACK_DEBIAN_RUNTIME_PACKAGE_SUGGESTS "ibverbs-providers, libcuda1, libpmix2, libucx0")
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_SUGGESTS "ibverbs-providers, libcuda1, libpmix2, libssl3, libucx0")
 set(CPACK_COMPONENT_RUNTIME_DESCRIPTION
 "collective communication for any worker on any link
 Pith sums, gathers and distributes arrays among workers: threads, processes
