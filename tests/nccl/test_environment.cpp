@@ -128,14 +128,14 @@ TEST_CASE("an interface that is not there is named by the variable that wants it
 TEST_CASE("NCCL's variables that name connections", "[nccl]") {
   const Settings by_itself;
   Environment variables({{"NCCL_SOCKET_NTHREADS", "2"}, {"NCCL_NSOCKS_PERTHREAD", "3"}});
-  CHECK(settings_now().streams == 6);
+  CHECK(settings_now().tcp.streams == 6);
   setenv("NCCL_NSOCKS_PERTHREAD", "16", 1);  // as many as Pith takes
-  CHECK(settings_now().streams == 16);
+  CHECK(settings_now().tcp.streams == 16);
   unsetenv("NCCL_SOCKET_NTHREADS");
   setenv("NCCL_NSOCKS_PERTHREAD", "8", 1);
-  CHECK(settings_now().streams == 8);
+  CHECK(settings_now().tcp.streams == 8);
   setenv("NCCL_NSOCKS_PERTHREAD", "some", 1);
-  CHECK(settings_now().streams == by_itself.streams);
+  CHECK(settings_now().tcp.streams == by_itself.tcp.streams);
   setenv("NCCL_NET", "IB", 1);
   CHECK(settings_now().transport == "^tcp");
 }
