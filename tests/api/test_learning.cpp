@@ -36,8 +36,11 @@ void check(const char* what, int call, const std::int32_t* recv, std::size_t len
            Expected expected) {
   for (std::size_t i = 0; i < length; ++i) {
     if (recv[i] == expected(i)) continue;
-    ensure(false,
-           std::string(what) + ", call " + std::to_string(call) + ", element " + std::to_string(i));
+    ensure(false, std::string(what)
+                      .append(", call ")
+                      .append(std::to_string(call))
+                      .append(", element ")
+                      .append(std::to_string(i)));
   }
 }
 
