@@ -77,7 +77,7 @@ Error read_extras() {
   }
   if (!settings->fallback.library.empty()) {
     if (settings->tcp.encrypt) {
-      return {Code::invalid_usage,
+      return {Code::invalid_argument,
               "PITH_NCCL_FALLBACK and PITH_ENCRYPT=1 are both set, but the other NCCL does not "
               "encrypt"};
     }
