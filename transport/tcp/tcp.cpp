@@ -104,7 +104,8 @@ Error TcpTransport::watch_mesh() {
   if (!epoll_) return system_error("create an epoll descriptor", errno);
   for (auto* list : {&departed_, &ready_, &unreported_}) list->reserve(peers_.size());
   for (TcpMesh::Opened& opened : mesh_->take_opened()) {
-    if (Error error = adopt(*find(opened.peer), std::move(opened))) return error;
+    Peer& peer = *find(opened.peer);
+    if (Error error = adopt(peer, std::move(opened))) return error;
   }
   if (mesh_->all_open()) {
     mesh_.reset();
