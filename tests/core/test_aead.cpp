@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/catch.hpp"
+#include "tests/core/hex.hpp"
 
 namespace pith::test {
 
@@ -20,16 +21,6 @@ using Bytes = std::vector<std::byte>;
 Bytes bytes_of(std::string_view text) {
   const auto bytes = std::as_bytes(std::span(text));
   return {bytes.begin(), bytes.end()};
-}
-
-std::string hex(std::span<const std::byte> bytes) {
-  std::string text;
-  for (const std::byte byte : bytes) {
-    constexpr std::string_view digits = "0123456789abcdef";
-    text += digits[std::to_integer<std::size_t>(byte >> 4)];
-    text += digits[std::to_integer<std::size_t>(byte & std::byte{15})];
-  }
-  return text;
 }
 
 Aead make(Aead::Use use, std::uint64_t per_key = Aead::records_per_key) {

@@ -7,6 +7,7 @@
 
 #include "crypto/random_bytes.hpp"
 #include "tests/catch.hpp"
+#include "tests/core/hex.hpp"
 
 namespace pith::test {
 
@@ -14,16 +15,6 @@ namespace {
 
 std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text));
-}
-
-std::string hex(const Digest& digest) {
-  std::string text;
-  for (const std::byte byte : digest) {
-    constexpr std::string_view digits = "0123456789abcdef";
-    text += digits[std::to_integer<std::size_t>(byte >> 4)];
-    text += digits[std::to_integer<std::size_t>(byte & std::byte{15})];
-  }
-  return text;
 }
 
 std::string sha256(std::string_view text) {
