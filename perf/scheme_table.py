@@ -4,7 +4,8 @@
 4 ranks on hosts of their own (network namespaces, as root) train a perceptron on digits with plain
 SGD; see `pith-demo --help`. For every link and seed each scheme trains once, in an order that
 rotates. Printed are medians over the seeds: seconds to an accuracy of 97 % ("-" where a seed never
-gets there), seconds in all, accuracy at the end, megabytes sent by all ranks.
+gets there), seconds in all, accuracy and loss at the end, the latter on what was trained with,
+megabytes sent by all ranks.
 """
 import argparse
 import collections
@@ -25,9 +26,10 @@ SCHEMES = ("dense bf16 fp16 int8 int8:feedback=1 int8:map=dynamic fp8 natural qs
 SPARSE = ("topk", "threshold", "sidco", "dgc", "adaptive", "wangni", "spardl",
           "ok-topk", "gtopk", "ar-topk", "clt-k", "exdyna", "micro", "deft", "randomk",
           "arc-topk")
-ROW = re.compile(r"\s(not reached|[\d.]+)\s+([\d.]+)\s+([\d.]+) %\s+([\d.]+)\s+[\d.]+ %$")
+ROW = re.compile(r"\s(not reached|[\d.]+)\s+([\d.]+)\s+([\d.]+) %\s+([\d.]+|inf|nan)\s+([\d.]+)\s+"
+                 r"[\d.]+ %$")
 
-Run = collections.namedtuple("Run", "to_97 all accuracy megabytes")
+Run = collections.namedtuple("Run", "to_97 all accuracy loss megabytes")
 
 
 def spec_of(scheme):
@@ -61,7 +63,7 @@ def median_text(values, form):
 
 def row_of(scheme, runs):
     fields = [[getattr(run, field) for run in runs] for field in Run._fields]
-    forms = ("{:.1f}", "{:.1f}", "{:.1f}", "{:.0f}")
+    forms = ("{:.1f}", "{:.1f}", "{:.1f}", "{:.3f}", "{:.0f}")
     return " | ".join([f"| `{scheme}`", *map(median_text, fields, forms)]) + " |"
 
 
@@ -80,8 +82,8 @@ def main():
             order = [*options.schemes[turn:], *options.schemes[:turn]]
             for scheme, run in train(order, link, seed, options.steps).items():
                 runs[scheme].append(run)
-        print(f"\n{link} Mbit/s\n\n| scheme | s to 97 % | s in all | accuracy, % | MB |\n"
-              "|---|---|---|---|---|")
+        print(f"\n{link} Mbit/s\n\n| scheme | s to 97 % | s in all | accuracy, % | loss | MB |\n"
+              "|---|---|---|---|---|---|")
         for scheme in options.schemes:
             print(row_of(scheme, runs[scheme]), flush=True)
 

@@ -192,8 +192,8 @@ class Short(Case):
         self.assertRegex(output, r"(?m)^int8 +not reached .* 100.00 %$")
         self.assertRegex(output, r"(?m)^auto +not reached ")
         self.assertIn("each has a model of its own, and the accuracy is the mean over", output)
-        learnt = re.search(rf"(?m)^{GOSSIP} +not reached +[\d.]+ +([\d.]+) % +[\d.]+ +10.00 %$",
-                           output)
+        learnt = re.search(rf"(?m)^{GOSSIP} +not reached +[\d.]+ +([\d.]+) % +[\d.]+ +[\d.]+ "
+                           r"+10.00 %$", output)
         self.assertTrue(learnt, output)
         self.assertGreater(float(learnt[1]), 30)  # who has learnt nothing knows a tenth
         self.assertNotIn("ExDyna", output)

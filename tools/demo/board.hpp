@@ -25,6 +25,7 @@ struct RankReport {
   double accuracy;          // on the test set, 0 to 1
 
   // Only with a scheme of averaging.
+  double loss;  // mean over the training set
   double density;
   double stepped_at_s;   // steady clock; atomic: the launcher reads it while the rank runs
   std::uint32_t points;  // of the curve

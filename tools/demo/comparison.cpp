@@ -119,10 +119,12 @@ void print_heading(const Options& options, std::span<const Scheme> schemes) {
       "{} steps, ranks on {} hosts (network namespaces). Their links change with each epoch: {:g} "
       "Mbit/s,\nthen the next. auto: the library chooses the density, or sends all elements in 32, "
       "16, 8 or 4\nbits. Sent: by all ranks, as their network devices count. Density: share of the "
-      "elements that\nmoved in a step. The clock stands still while the accuracy is measured.\n{}\n"
-      "{:<15} {:>12} {:>10} {:>10} {:>9} {:>9}\n",
+      "elements that\nmoved in a step. Loss: at the end, over what was trained with. The clock "
+      "stands still while the\naccuracy is measured.\n{}\n"
+      "{:<15} {:>12} {:>10} {:>10} {:>8} {:>9} {:>9}\n",
       options.scheme_steps, options.ranks, fmt::join(options.links_mbit, " and "),
-      note_on_accuracy(schemes), "", "s to 97 %", "s in all", "accuracy", "MB sent", "density");
+      note_on_accuracy(schemes), "", "s to 97 %", "s in all", "accuracy", "loss", "MB sent",
+      "density");
   std::fflush(stdout);
 }
 
@@ -139,9 +141,10 @@ void print_scheme(const Scheme& scheme, std::span<const RankReport> reports) {
   const double reached = reached_s(curve_of(report));
   double bytes = 0.0;
   for (const RankReport& rank : reports) bytes += static_cast<double>(rank.bytes);
-  fmt::print("{:<15} {:>12} {:>10.1f} {:>8.1f} % {:>9.1f} {:>7.2f} %\n", scheme.name,
+  fmt::print("{:<15} {:>12} {:>10.1f} {:>8.1f} % {:>8.4f} {:>9.1f} {:>7.2f} %\n", scheme.name,
              std::isfinite(reached) ? fmt::format("{:.1f}", reached) : "not reached",
-             report.total_s, 100.0 * report.accuracy, bytes / 1e6, 100.0 * report.density);
+             report.total_s, 100.0 * report.accuracy, report.loss, bytes / 1e6,
+             100.0 * report.density);
   std::fflush(stdout);
 }
 
@@ -307,6 +310,7 @@ void run_scheme_rank(const Options& options, const Dataset& data, const Board& b
   report.bytes = static_cast<std::uint64_t>(sent_bytes() - sent_before);
   report.total_s = run.seconds;
   report.accuracy = run.accuracy;
+  report.loss = run.loss;
   report.density = run.density;
   report.points = static_cast<std::uint32_t>(std::min(run.curve.size(), curve_points));
   std::copy_n(run.curve.begin(), report.points, report.curve.begin());
