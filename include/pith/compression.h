@@ -7,14 +7,15 @@
  *   acc = send + residual. The elected elements of acc are sent and removed from the residual. recv
  *   is their sum or mean over the ranks, zero elsewhere, with the same bits on every rank.
  *
- * A compressor holds the state of one vector on one rank. Its first call fixes count, type
- * (float32, float16 or bfloat16) and communicator. A call on another communicator returns
- * pithInvalidUsage until pithCompressorReset, or until the first communicator is shrunk, revoked or
- * destroyed. All ranks must use the same spec (`name:key=value,...`) and be at the same step. A
- * compressor has one call at a time, also within a group; meanwhile all functions below refuse it
- * with pithInvalidUsage. Calls of one group with the same spec and step become one exchange. On
- * device memory a call runs in the order of its stream, and ends for its compressor when the stream
- * has passed it. Streams in capture mode are refused.
+ * A compressor holds the state of one vector on one rank. Its first call fixes count (at most
+ * 2^32 - 1), type (float32, float16 or bfloat16) and communicator. A call on another communicator
+ * returns pithInvalidUsage until pithCompressorReset, or until the first communicator is shrunk,
+ * revoked or destroyed. All ranks must use the same spec (`name:key=value,...`) and be at the same
+ * step. A compressor has one call at a time, also within a group; meanwhile all functions below
+ * refuse it, from any thread, with pithInvalidUsage. Of a float16 or bfloat16 vector the rounding
+ * of recv is lost, also with feedback. Calls of one group with the same spec and step become one
+ * exchange. On device memory a call runs in the order of its stream, and ends for its compressor
+ * when the stream has passed it. Streams in capture mode are refused.
  */
 #ifndef PITH_COMPRESSION_H
 #define PITH_COMPRESSION_H
@@ -29,9 +30,11 @@ typedef struct pithCompressor* pithCompressor_t;
 
 /* Local. The spec is copied. */
 PITH_API pithResult_t pithCompressorCreate(pithCompressor_t* compressor, const char* spec);
-/* Accepts NULL. Refused with pithInvalidUsage while a call uses the compressor. */
+/* Accepts NULL. Refused with pithInvalidUsage while a call uses the compressor. Frees the memory
+ * that pithCompressorGetAccumulator has lent. */
 PITH_API pithResult_t pithCompressorDestroy(pithCompressor_t compressor);
-/* Makes it as new: zero residual, step 0, bound to nothing. */
+/* Makes it as new: zero residual, step 0, bound to nothing, with nothing stated. Frees the memory
+ * that pithCompressorGetAccumulator has lent. */
 PITH_API pithResult_t pithCompressorReset(pithCompressor_t compressor);
 /* op: pithSum or pithAvg. send NULL: a gradient of zeros, so that elements of the residual alone
  * are elected. recv is dense and may equal send.
@@ -115,14 +118,17 @@ typedef struct {
   size_t size;
   uint64_t calls;          /* bypassed ones included */
   uint64_t count;          /* elements of the vector */
-  double density_target;   /* that of the spec; density=auto: of the last call, 1 if all was sent */
+  double density_target;   /* that of the spec; density=auto: of the last call, 1 if all was sent;
+                            * dgc with a warm-up: of the next call */
   double density;          /* selected_union / count */
   double threshold;        /* smallest magnitude elected here; ExDyna: the common threshold */
-  uint64_t selected_local; /* elements this rank elected */
-  uint64_t selected_union; /* that any rank sent, each once; of spardl, ok-topk, gtopk: kept */
+  uint64_t selected_local; /* elements this rank elected; 0 where another is the leader */
+  uint64_t selected_union; /* that any rank sent, each once; of spardl, ok-topk, gtopk: kept; of
+                            * choco: selected_local */
   int leader;              /* -1: there is none */
   int bypassed;            /* 1: the call was dense */
-  /* Squared norm of what this rank elected / that of acc; 1 if none are elected, and for 0/0. */
+  /* Squared norm of what this rank sent / that of acc; 1 where nobody elects, and for 0/0. More
+   * than 1 where elements are sent enlarged, as by wangni. */
   double gain;
   double residual_norm;
   double imbalance; /* N max k_i / sum k_i */
@@ -147,7 +153,8 @@ PITH_API pithResult_t pithCompressorGetResidual(pithCompressor_t compressor, flo
  * and pass it as send, which saves the call a pass of its own to add the gradient. Fixes the count;
  * type must be pithFloat32. The compressor owns the memory. With N ranks, exdyna and micro read one
  * of its N parts in each call, and each part once in N calls: an element that is not finite is
- * noticed only when its part is read, or when another rank elects its index. dgc, whose residual
+ * noticed only when its part is read, or when another rank elects its index. The memory stays until
+ * the compressor is reset or destroyed; Load and Scale change what is in it. dgc, whose residual
  * takes velocities, clt-k with a filter, and choco, which has no gradients, are refused with
  * pithInvalidArgument. */
 PITH_API pithResult_t pithCompressorGetAccumulator(pithCompressor_t compressor, void** accumulator,
@@ -175,7 +182,10 @@ PITH_API pithResult_t pithCompressorSave(pithCompressor_t compressor, void* buff
 /* Adds the residual of a saved state of the same spec. Step, threshold and partition become those
  * of the first state loaded, or stay the compressor's own if it has made a call. Bytes that are
  * damaged or of something else return pithInvalidArgument and change nothing. To go on with N' < N
- * ranks, rank r loads the states of ranks r, r + N', ... in this order. */
+ * ranks, rank r loads the states of ranks r, r + N', ... in this order. With N' > N a new rank has
+ * no state to load, so that its step would differ: all make a first call with new compressors and
+ * send = NULL, and then those that have a state load it; steps then agree, and schemes begin to
+ * adapt anew. */
 PITH_API pithResult_t pithCompressorLoad(pithCompressor_t compressor, const void* buffer,
                                          size_t bytes);
 

@@ -149,6 +149,19 @@ TEST_CASE("a fitted threshold elects no zeros, and something of equal magnitudes
   CHECK(std::isfinite(fitted_threshold(large, 3, 0.001, TailLaw::exponential, 1)));
 }
 
+TEST_CASE("magnitudes that the law does not describe are elected by their count") {
+  std::vector<float> values = uniform();
+  for (float& value : values) value = 5 + std::fabs(value);
+  const MagnitudeHistogram histogram = histogram_of(values);
+  const MagnitudeHistogram one = histogram_of({-3.0f});
+  for (const std::uint32_t stages : {1U, 3U, 7U}) {
+    const float some = fitted_threshold(histogram, many, 0.01, TailLaw::exponential, stages);
+    CHECK(part_from(values, some) == Approx(0.01).epsilon(0.1));
+    CHECK(fitted_threshold(one, 1, 0.01, TailLaw::exponential, stages) <= 3);
+    CHECK(fitted_threshold(one, 1, 0.01, TailLaw::pareto, stages) <= 3);
+  }
+}
+
 TEST_CASE("as many elements are drawn as there are to be, on average") {
   for (const std::vector<float>& values : {exponential(), heavy(), uniform()}) {
     const MagnitudeHistogram histogram = histogram_of(values);

@@ -69,11 +69,12 @@ for step in range(2):
     total = comm.all_reduce(gradient, compressor=k)
 assert np.allclose(total, 2 * gradient, rtol=1e-4, atol=1e-2)
 assert k.stats.bytes_sent == 4 * (40 + 31 + 1 + 50), k.stats.bytes_sent
-for bad in ([(3, 4)], [3], None, [(2**40, 2**40)], [(1, 2**33, 2**33)]):
+for bad in ([(3, 4)], [3], (2, 3), [(2, -3)], [(2.0, 3.0)], None, [(2**40, 2**40)],
+            [(1, 2**33, 2**33)]):
     try:
         k.set_shape(bad)
         raise SystemExit("not refused")
-    except (pith.Error, TypeError, ValueError, RuntimeError):
+    except (pith.Error, TypeError, ValueError):
         pass
 """)
 
@@ -81,11 +82,11 @@ for bad in ([(3, 4)], [3], None, [(2**40, 2**40)], [(1, 2**33, 2**33)]):
 def test_graph(run):
     run(3, """
 k = pith.Compressor("choco:density=1,gamma=1,graph=stated")
-for bad in ([(1, 1)], [(0, 1), (1, 0)], [(-1, 0)], [0, 1], None):
+for bad in ([(1, 1)], [(0, 1), (1, 0)], [(-1, 0)], [0, 1], [(0, 1, 2)], [(0, 2**40)], None):
     try:
         k.set_graph(bad)
         raise SystemExit("not refused")
-    except (pith.Error, TypeError, ValueError, RuntimeError):
+    except (pith.Error, TypeError, ValueError):
         pass
 k.set_graph([(0, 1), (1, 2)])
 x = np.full(5, 3 * comm.rank, "f4")

@@ -47,6 +47,10 @@ float fitted_threshold(const MagnitudeHistogram& histogram, std::size_t count, d
     const double next = begin + excess_of(mean, mean_square, ratio, law);
     threshold = static_cast<float>(std::min(next, double(most)));
   }
+  // Magnitudes that the law does not describe may all lie below it, and would wait for ever.
+  if (tail_of(histogram, threshold).count < 1) {
+    threshold = threshold_for(histogram, std::max(density * double(count), 1.0));
+  }
   return std::max(threshold, least);
 }
 

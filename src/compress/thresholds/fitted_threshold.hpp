@@ -14,7 +14,8 @@ namespace pith {
 enum class TailLaw : std::uint8_t { exponential, pareto };
 
 // The threshold that a part `density` of all `count` elements reaches by the law. The first stage
-// keeps a quarter, the others equal ratios of what is left. More than zero: zeros are not elected.
+// keeps a quarter, the others equal ratios of what is left. Where that is above all magnitudes, the
+// threshold which about this part reaches, as counted. More than zero: zeros are not elected.
 float fitted_threshold(const MagnitudeHistogram& histogram, std::size_t count, double density,
                        TailLaw law, std::uint32_t stages);
 

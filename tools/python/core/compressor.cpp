@@ -83,11 +83,25 @@ void Compressor::scale(float factor) {
   check(without_gil([&] { return pithCompressorScale(handle_, factor); }));
 }
 
+namespace {
+
+// nanobind's own error would name neither the argument nor what was expected.
+template <class T>
+T item_as(nb::handle item, const std::string& argument, const std::string& expected) {
+  T value;
+  if (nb::try_cast(item, value)) return value;
+  const auto found = nb::cast<std::string>(nb::repr(item));
+  throw nb::type_error((argument + " has " + found + ", expected " + expected).c_str());
+}
+
+}  // namespace
+
 void Compressor::set_shape(const nb::iterable& shapes) {
   std::vector<std::size_t> rows;
   std::vector<std::size_t> columns;
   for (nb::handle shape : shapes) {
-    const auto sizes = nb::cast<std::vector<std::size_t>>(shape);
+    const auto sizes = item_as<std::vector<std::size_t>>(
+        shape, "shapes", "a shape: a sequence of integers, none negative");
     rows.push_back(sizes.empty() ? 1 : sizes.front());
     columns.push_back(1);
     for (std::size_t i = 1; i < sizes.size(); ++i) {
@@ -102,7 +116,8 @@ void Compressor::set_graph(const nb::iterable& edges) {
   std::vector<int> from;
   std::vector<int> to;
   for (nb::handle edge : edges) {
-    const auto [one, other] = nb::cast<std::pair<int, int>>(edge);
+    const auto [one, other] =
+        item_as<std::pair<int, int>>(edge, "edges", "a pair of ranks, two integers");
     from.push_back(one);
     to.push_back(other);
   }
