@@ -1,5 +1,5 @@
 // Compression on one core: single kernels, whole steps of exact top-k with error feedback against
-// the STL, and steps of ExDyna. See compress/README.md.
+// the STL, and steps of ExDyna; and every scheme's calls between two ranks. See compress/README.md.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -10,9 +10,11 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "compress/spec.hpp"
 #include "kernels/sparse.hpp"
 #include "perf/compress/kernel_table.hpp"
 #include "perf/compress/pith_step.hpp"
+#include "perf/compress/scheme_table.hpp"
 #include "perf/compress/step.hpp"
 #include "perf/machine.hpp"
 
@@ -28,6 +30,8 @@ struct Options {
   std::vector<std::string> distributions = {"gauss", "laplace", "student", "layers"};
   std::string data, json;
   std::vector<std::string> parts = {"kernels", "steps", "exdyna"};
+  std::vector<std::string> schemes = scheme_names();
+  SchemeTable::Matrix matrix = {1024, 1024};
   int rounds = 5;
   int core = 0;
 };
@@ -62,6 +66,33 @@ void print_kernels(const Options& options, nlohmann::json& json) {
                                {"dense_gb_s", speed},
                                {"share_of_memcpy", time.memcpy_seconds / time.seconds},
                                {"bits_per_pair", time.bits_per_pair}});
+  }
+}
+
+void print_schemes(const Options& options, nlohmann::json& json) {
+  const std::string& distribution = options.distributions.front();
+  SchemeTable table(options.count, options.matrix, options.core, distribution, options.data);
+  fmt::print("\nall-reduces of {} ranks, beside dense ones of float32, values: {}\n",
+             SchemeTable::ranks, distribution);
+  fmt::print("{:<24}{:>11}{:>11}{:>9}{:>13}{:>14}  {}\n", "scheme", "ms", "dense ms", "dense/",
+             "compressing", "bits/element", "algorithm");
+  for (const std::string& scheme : options.schemes) {
+    const SchemeTime time = table.time(scheme, options.rounds);
+    const bool tells = time.compressing > 0;
+    fmt::print("{:<24}{:>11.3f}{:>11.3f}{:>9.2f}{:>13}{:>14.3f}  {}\n", scheme, 1e3 * time.seconds,
+               1e3 * time.dense_seconds, time.dense_seconds / time.seconds,
+               tells ? fmt::format("{:.0f}%", 100 * time.compressing) : "", time.bits,
+               time.algorithm);
+    std::fflush(stdout);
+    json["schemes"].push_back({{"scheme", scheme},
+                               {"spec", time.spec},
+                               {"distribution", distribution},
+                               {"ms", 1e3 * time.seconds},
+                               {"dense_ms", 1e3 * time.dense_seconds},
+                               {"share_compressing", nullptr},
+                               {"bits_per_element", time.bits},
+                               {"algorithm", time.algorithm}});
+    if (tells) json["schemes"].back()["share_compressing"] = time.compressing;
   }
 }
 
@@ -261,7 +292,10 @@ void run(const Options& options) {
   nlohmann::json json;
   json["cpu"] = cpu_model();
   json["count"] = options.count;
-  fmt::print("# {} float32 elements, one core of {}\n", options.count, cpu_model());
+  fmt::print("# {} float32 elements, CPU: {}\n", options.count, cpu_model());
+  // First, as its ranks may use two cores.
+  if (wants(options, "schemes")) print_schemes(options, json);
+  pin_to_core(options.core);
   if (wants(options, "kernels")) print_kernels(options, json);
   if (wants(options, "steps") || wants(options, "exdyna")) {
     Arena arena(options);
@@ -288,19 +322,31 @@ void run(const Options& options) {
   if (!options.json.empty()) write_json(options.json, json);
 }
 
+// Empty: nothing.
+std::string what_is_wrong_with(const std::string& spec) {
+  const pith::Expected<pith::Spec> parsed = pith::Spec::parse(spec);
+  return parsed ? "" : parsed.error().message();
+}
+
 void add_flags(CLI::App& app, Options& options) {
   app.add_option("--count", options.count, "elements, rounded up to a multiple of 1024")
       ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 28));
   app.add_option("--density", options.densities, "shares that are selected, below 0.2");
-  app.add_option("--distribution", options.distributions, "kernels and exdyna take the first")
+  app.add_option("--distribution", options.distributions, "all parts but steps take the first")
       ->check(CLI::IsMember({"gauss", "laplace", "student", "layers", "data"}));
   app.add_option("--data", options.data, "file or folder of .f32 and .f16 gradients, for data")
       ->check(CLI::ExistingPath);
   app.add_option("--part", options.parts, "what is timed")
-      ->check(CLI::IsMember({"kernels", "steps", "exdyna"}));
+      ->check(CLI::IsMember({"kernels", "steps", "exdyna", "schemes"}));
+  app.add_option("--schemes", options.schemes, "specs for the part schemes; without, all schemes")
+      ->check([](const std::string& text) { return what_is_wrong_with(text); });
+  app.add_option("--matrix", options.matrix,
+                 "rows and columns of the matrices for the part schemes")
+      ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 28));
   app.add_option("--rounds", options.rounds, "timed rounds; medians are shown")
       ->check(CLI::Range(1, 1000));
-  app.add_option("--core", options.core, "core to run on, of those that this process may use")
+  app.add_option("--core", options.core,
+                 "core to run on, of those that this process may use; schemes: and the next")
       ->check(CLI::Range(0, core_count() - 1));
   app.add_option("--json", options.json, "file for the results");
 }
@@ -333,7 +379,6 @@ int main(int argc, char** argv) {
   options.count = (options.count + 1023) / 1024 * 1024;
   try {
     check_together(options);
-    pin_to_core(options.core);
     run(options);
   } catch (const std::exception& error) {
     fmt::print(stderr, "compress_perf: {}\n", error.what());

@@ -313,10 +313,48 @@ class Kernels(unittest.TestCase):
         for row in result["kernels"]:
             self.assertRegex(done.stdout, rf"(?m)^{re.escape(row['kernel'])} ")
 
+    def time_schemes(self, *arguments):
+        """The rows of the part schemes, each with its line of the table."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "out.json"
+            done = run("compress_perf", "--part", "schemes", "--count", "131072", "--rounds", "1",
+                       "--matrix", "128", "256", "--json", str(path), *arguments)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            rows = json.loads(path.read_text(encoding="utf-8"))["schemes"]
+        for row in rows:
+            line = rf"(?m)^{re.escape(row['scheme'])} .* {re.escape(row['algorithm'])}$"
+            self.assertRegex(done.stdout, line)
+        return rows
+
+    def test_every_scheme(self):
+        """None that pith-info knows is forgotten, and none sends dense vectors instead."""
+        lines = run("pith-info", "--schemes").stdout.splitlines()
+        known = [line.split()[0] for line in lines if "; needs " not in line]
+        rows = self.time_schemes()
+        self.assertEqual([row["scheme"] for row in rows], known)
+        dense = rows[known.index("none")]
+        self.assertEqual((dense["bits_per_element"], dense["share_compressing"]), (32, None))
+        for row in rows:
+            with self.subTest(row["scheme"]):
+                self.assertNotIn("bypass=auto", row["spec"])
+                self.assertGreater(min(row["ms"], row["dense_ms"]), 0)
+                self.assertTrue(row is dense or 0 < row["bits_per_element"] < 30, row)
+
+    def test_stated_schemes(self):
+        specs = ["topk:density=0.1", "choco:graph=stated", "powersgd:rank=2"]
+        topk, choco, powersgd = self.time_schemes("--schemes", *specs)
+        self.assertEqual([topk["scheme"], choco["scheme"], powersgd["scheme"]], specs)
+        self.assertTrue(0 < topk["share_compressing"] < 1, topk)
+        self.assertAlmostEqual(topk["bits_per_element"], 0.1 * 37, 0)
+        self.assertLess(choco["bits_per_element"], 1)
+        self.assertAlmostEqual(powersgd["bits_per_element"], 32 * 2 * (1 / 128 + 1 / 256), 2)
+
     def test_refusals(self):
         """Before anything is measured."""
         for arguments, words in (
-                (["--part", "steps", "foo"], ["--part", "foo", "kernels"]),
+                (["--part", "steps", "foo"], ["--part", "foo", "kernels", "schemes"]),
+                (["--schemes", "topk", "foo"], ["--schemes", "foo", "topk"]),
+                (["--matrix", "0", "8"], ["--matrix", "0 "]),
                 (["--distribution", "foo"], ["--distribution", "foo", "laplace"]),
                 (["--distribution", "data"], ["--distribution", "--data"]),
                 (["--data", "/nowhere"], ["--data", "/nowhere"]),
