@@ -39,6 +39,6 @@ cmake -S "$source" -B "$build" -G Ninja "${launcher[@]}" -DCMAKE_BUILD_TYPE=Rele
 cmake --build "$build" --target test_core test_kernels
 run() { qemu-aarch64 -L "$sysroot" "$build/bin/$1" "${@:2}"; }
 # Two cases are beyond qemu: it fails in children of a process with threads, and does not tell how
-# much of a file is there.
-run test_core '~heap: freed pages are kept*' '~a forked child has one of its own*'
+# much of a file is there. Without ~[.] Catch2 runs hidden cases, too.
+run test_core '~heap: freed pages are kept*' '~a forked child has one of its own*' '~[.]'
 run test_kernels
