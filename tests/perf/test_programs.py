@@ -338,7 +338,9 @@ class Kernels(unittest.TestCase):
             with self.subTest(row["scheme"]):
                 self.assertNotIn("bypass=auto", row["spec"])
                 self.assertGreater(min(row["ms"], row["dense_ms"]), 0)
-                self.assertTrue(row is dense or 0 < row["bits_per_element"] < 30, row)
+                # Nearly all normal numbers are above the default of threshold's value.
+                most = 33 if row is dense or row["scheme"] == "threshold" else 30
+                self.assertTrue(0 < row["bits_per_element"] < most, row)
 
     def test_stated_schemes(self):
         specs = ["topk:density=0.1", "choco:graph=stated", "powersgd:rank=2"]
