@@ -78,21 +78,21 @@ void print_schemes(const Options& options, nlohmann::json& json) {
              "compressing", "bits/element", "algorithm");
   for (const std::string& scheme : options.schemes) {
     const SchemeTime time = table.time(scheme, options.rounds);
-    const bool tells = time.compressing > 0;
     fmt::print("{:<24}{:>11.3f}{:>11.3f}{:>9.2f}{:>13}{:>14.3f}  {}\n", scheme, 1e3 * time.seconds,
                1e3 * time.dense_seconds, time.dense_seconds / time.seconds,
-               tells ? fmt::format("{:.0f}%", 100 * time.compressing) : "", time.bits,
+               time.compressing ? fmt::format("{:.0f}%", 100 * *time.compressing) : "", time.bits,
                time.algorithm);
     std::fflush(stdout);
+    nlohmann::json share;  // null
+    if (time.compressing) share = *time.compressing;
     json["schemes"].push_back({{"scheme", scheme},
                                {"spec", time.spec},
                                {"distribution", distribution},
                                {"ms", 1e3 * time.seconds},
                                {"dense_ms", 1e3 * time.dense_seconds},
-                               {"share_compressing", nullptr},
+                               {"share_compressing", share},
                                {"bits_per_element", time.bits},
                                {"algorithm", time.algorithm}});
-    if (tells) json["schemes"].back()["share_compressing"] = time.compressing;
   }
 }
 

@@ -89,8 +89,8 @@ SchemeTime SchemeTable::time_rank(const std::string& text, int rounds, const pit
     total_s += stats.total_seconds;
     bytes += static_cast<double>(stats.bytes_sent);
   }
-  // Coding counts as exchange.
-  const double share = spec.sparse() ? team.average(select_s / total_s, Average::mean) : 0;
+  std::optional<double> share;
+  if (spec.sparse()) share = team.average(select_s / total_s, Average::mean);
   const double bits = team.average(8 * bytes / rounds / double(count_), Average::mean);
   const std::string algorithm = compressors.stats(0).algorithm;
   team.close();

@@ -4,6 +4,7 @@
 #include <pith/pith.h>
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,8 +21,9 @@ struct SchemeTime {
   std::string algorithm;  // of the last call
   double seconds;         // of a call on the slower rank, median
   double dense_seconds;   // likewise, of pithAllReduce
-  double compressing;     // share of the call; 0: no election, so not told
-  double bits;            // that a rank sends for an element of the vector
+  // Share of the call. Not told of schemes without an election, whose coding counts as exchange.
+  std::optional<double> compressing;
+  double bits;  // that a rank sends for an element of the vector
 };
 
 // The ranks are threads of this process, each on a core of its own if there are two.
