@@ -4,12 +4,15 @@
 #include <mutex>
 #include <utility>
 
+#include "transport/descriptor_table.hpp"
 #include "transport/socket.hpp"
 
 namespace pith {
 
 // All open Descriptors of this process. The lock is taken before a fork and released on both sides,
-// so the child finds a consistent list; there it calls async-signal-safe functions only.
+// so the child finds a consistent list; there it calls async-signal-safe functions only. A child
+// inherits nothing from a thread with its own table (descriptor_table.hpp) that did not fork,
+// so that thread's are not in the list: the child would close others of the same numbers.
 class OpenDescriptors {
  public:
   static void add(Descriptor& one, int fd) {
@@ -35,20 +38,28 @@ class OpenDescriptors {
     const std::lock_guard lock(mutex);
     ::close(take(one));
   }
+  static void hand_over(Descriptor& one) {
+    const std::lock_guard lock(mutex);
+    const int fd = take(one);
+    one.fd_ = fd;
+    ::close(fd);
+  }
 
  private:
   static void put(Descriptor& one, int fd) {
     one.fd_ = fd;
-    one.previous_ = nullptr;
+    if (has_own_descriptor_table()) return;
     one.next_ = first;
     if (first) first->previous_ = &one;
     first = &one;
   }
   static int take(Descriptor& one) {
     const int fd = std::exchange(one.fd_, -1);
-    if (fd < 0) return fd;
+    const bool listed = one.next_ || one.previous_ || first == &one;
+    if (fd < 0 || !listed) return fd;
     if (one.next_) one.next_->previous_ = one.previous_;
     (one.previous_ ? one.previous_->next_ : first) = one.next_;
+    one.next_ = one.previous_ = nullptr;
     return fd;
   }
   static void watch_forks() {
@@ -84,6 +95,10 @@ Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
 
 void Descriptor::reset() {
   if (fd_ >= 0) OpenDescriptors::close(*this);
+}
+
+void hand_over(Descriptor& descriptor) {
+  if (descriptor) OpenDescriptors::hand_over(descriptor);
 }
 
 }  // namespace pith

@@ -6,6 +6,7 @@
 #include <spdlog/spdlog.h>
 
 #include <atomic>
+#include <utility>
 
 namespace pith {
 
@@ -30,6 +31,8 @@ struct OwnLines {
   spdlog::logger* logger;
 };
 std::atomic<const OwnLines*> own_lines{nullptr};
+
+thread_local LogRoute route_here;
 
 spdlog::level::level_enum level_of(LogLevel level) {
   constexpr spdlog::level::level_enum levels[] = {spdlog::level::err, spdlog::level::warn,
@@ -67,10 +70,16 @@ void log_plain(const std::string& line) {
   if (own) own->logger->log(spdlog::level::critical, "{}", line);
 }
 
+void route_log_of_this_thread(LogRoute route) { route_here = std::move(route); }
+
 bool logs(LogLevel level) { return logger().should_log(level_of(level)); }
 
 void log(LogLevel level, const std::string& message, LogTopic topic) {
   const spdlog::level::level_enum as = level_of(level);
+  if (route_here) {
+    if (logger().should_log(as)) route_here(level, message, topic);
+    return;
+  }
   const OwnLines* const own = own_lines.load(std::memory_order_acquire);
   if (!own) return logger().log(as, "{}", message);
   if (!logger().should_log(as)) return;

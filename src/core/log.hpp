@@ -1,6 +1,7 @@
 // The library's log, on standard error unless log_by() has been called.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -14,6 +15,10 @@ enum class LogTopic { all, init, env, bootstrap, p2p, alloc, graph };
 void set_log_level(std::string_view level);
 bool logs(LogLevel level);
 void log(LogLevel level, const std::string& message, LogTopic topic = LogTopic::init);
+
+// From now on what the calling thread logs goes to `route`, which has another thread log it.
+using LogRoute = std::function<void(LogLevel level, const std::string& message, LogTopic topic)>;
+void route_log_of_this_thread(LogRoute route);
 
 // Formats a line for log_by(). For a library on top, whose log has another format.
 using LogLine = std::string (*)(LogLevel level, LogTopic topic, const std::string& message);

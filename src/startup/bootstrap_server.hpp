@@ -57,6 +57,12 @@ class BootstrapServer {
 
   // `wake` is readable once `stop` is set.
   void serve(const std::atomic<bool>& stop, int wake);
+  // What serve uses besides connections and its `wake`.
+  struct Descriptors {
+    Descriptor& listener;
+    int told_here;
+  };
+  Descriptors descriptors() { return {listener_, told_here_.get()}; }
   // Closes all connections and the listener.
   void hang_up() {
     connections_.clear();

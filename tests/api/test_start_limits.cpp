@@ -76,8 +76,8 @@ TEST_CASE("ranks have fewer TCP connections where there are few descriptors", "[
 
 TEST_CASE("too few descriptors are an error on all ranks at once", "[limits]") {
   CHECK(run_in_time(ranks_here, of("tcp"), [](Rank& self) {
-          limit(RLIMIT_NOFILE, 40, 40);
-          fails_at_once(self, {"rank 0", "limit of ", "40"});
+          limit(RLIMIT_NOFILE, 28, 28);
+          fails_at_once(self, {"rank 0", "limit of ", "28"});
         }) == "");
   CHECK(run_in_time(ranks_here, of("shm"), [](Rank& self) {
           if (self.rank == 5) limit(RLIMIT_NOFILE, 24, 24);

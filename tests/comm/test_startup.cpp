@@ -1,8 +1,11 @@
 // Start-up: ranks meet at the bootstrap root, whatever strangers do at its port.
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <thread>
 
@@ -13,6 +16,7 @@
 #include "startup/bootstrap.hpp"
 #include "startup/rendezvous.hpp"
 #include "tests/comm/meeting_places.hpp"
+#include "transport/descriptor_table.hpp"
 
 using namespace pith;
 using pith::test::free_port;
@@ -161,8 +165,27 @@ std::string start_as(const UniqueId& id, int rank, int ranks) {
   return {};
 }
 
+void limit_descriptors(int most) {
+  const auto all = static_cast<rlim_t>(most);
+  const rlimit both = {all, all};
+  ensure(setrlimit(RLIMIT_NOFILE, &both) == 0, "no limit");
+}
+
+std::size_t open_descriptors() {
+  const std::filesystem::directory_iterator all("/proc/self/fd");
+  return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+}
+
+bool may_leave_table() {
+  bool may = false;
+  std::thread([&may] { may = leave_descriptor_table({}); }).join();
+  return may;
+}
+
 }  // namespace
 
+// The root's connections are in a table of their own, if that may be.
+//
 // All ranks but the root are threads of a few processes: what they hear takes memory, too, and is
 // not to be counted as the root's.
 TEST_CASE("a thousand ranks meet at one root", "[startup]") {
@@ -174,6 +197,9 @@ TEST_CASE("a thousand ranks meet at one root", "[startup]") {
   CHECK(run(1 + processes, setup, [&](Rank& self) {
           const UniqueId id = *UniqueId::load(self.id().internal);
           const double before_mib = mebibytes("VmHWM:");
+          const std::size_t before_open = open_descriptors();
+          std::size_t most_open = 0;
+          if (self.rank == 0) limit_descriptors(ranks + 24);
           self.meet();
           const double start = now_s();
           if (self.rank == 0) {
@@ -181,10 +207,14 @@ TEST_CASE("a thousand ranks meet at one root", "[startup]") {
               wait_until(
                   [&] {
                     sleep_s(0.01);
+                    most_open = std::max(most_open, open_descriptors());
                     return self.slot(r) != 0;
                   },
                   100);
             }
+            ensure(!may_leave_table() || most_open <= before_open,
+                   std::to_string(most_open) + " files are open, " + std::to_string(before_open) +
+                       " were");
             const double took_s = now_s() - start;
             const double took_mib = mebibytes("VmHWM:") - before_mib;
             std::printf("%d ranks met twice in %.2f s, the root took %.1f MiB\n", ranks, took_s,
