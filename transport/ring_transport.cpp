@@ -69,6 +69,7 @@ void RingTransport::wake(Peer& peer, std::uint32_t reasons) {
   if ((peer.sleep->bits.load(std::memory_order_relaxed) & reasons) == 0) [[likely]]
     return;
   if (peer.sleep->bits.exchange(RingSleep::awake, std::memory_order_acq_rel) == 0) return;
+  if (peer.doorbell < 0) return ring(peer.rank);
   const std::uint64_t one = 1;
   // A full counter has been rung already; a closed one belongs to a peer that is gone.
   [[maybe_unused]] const auto written = write(peer.doorbell, &one, sizeof one);

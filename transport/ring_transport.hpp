@@ -42,7 +42,7 @@ class RingTransport : public PeerTransport, public SlotOwner {
     std::byte* inbound = nullptr;
     std::byte* outbound = nullptr;
     RingSleep* peer_sleep = nullptr;
-    int doorbell = -1;  // an eventfd of the peer
+    int doorbell = -1;  // an eventfd of the peer; -1: ring() wakes it
   };
   void join(int peer, const Link& link);
   void part(int peer);
@@ -56,6 +56,8 @@ class RingTransport : public PeerTransport, public SlotOwner {
     own_sleep_ = sleep;
     own_doorbell_ = doorbell;
   }
+  // Wakes a peer that has no doorbell.
+  virtual void ring(int) {}
   // Called once in many idle progress calls and after sleeping, to detect peers that are gone.
   virtual bool check_peers() { return false; }
 
@@ -72,7 +74,7 @@ class RingTransport : public PeerTransport, public SlotOwner {
   void finish_front(Peer& peer, const Error& error);
   void append(Peer& peer, Send& send);
   bool has_work();
-  static void wake(Peer& peer, std::uint32_t reasons);
+  void wake(Peer& peer, std::uint32_t reasons);
 
   Scheduler& scheduler_;
   Mailbox& mailbox_;

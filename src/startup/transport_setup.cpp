@@ -8,6 +8,7 @@
 #include "startup/start_log.hpp"
 #include "startup/topology.hpp"
 #include "streams/stream_memory.hpp"
+#include "transport/keep_descriptors.hpp"
 
 namespace pith {
 
@@ -268,15 +269,18 @@ void TransportSetup::note_link(std::size_t a, std::size_t b, std::size_t link) {
   const bool memory = link != none && is_memory(link);
   facts_.all_share_memory = facts_.all_share_memory && memory;
   facts_.any_share_memory = facts_.any_share_memory || memory;
-  const bool at_start =
-      are_neighbours(static_cast<int>(a), static_cast<int>(b), static_cast<int>(ranks_));
+  const auto one = static_cast<int>(a);
+  const auto two = static_cast<int>(b);
+  const auto all = static_cast<int>(ranks_);
+  const bool at_start = are_neighbours(one, two, all);
+  const bool kept = keep_descriptors(one, two, all);
   for (const std::size_t end : {a, b}) {
     const std::size_t other = end == a ? b : a;
     if (end == static_cast<std::size_t>(rank_)) links_[other] = link;
     if (link == none) continue;
     auto& pairs = at_start ? needs_[end].peers : needs_[end].later_peers;
     pairs += table_[link]->descriptors_per_stream;
-    needs_[end].other += table_[link]->descriptors_per_peer;
+    if (kept || !memory) needs_[end].other += table_[link]->descriptors_per_peer;
   }
 }
 

@@ -15,17 +15,12 @@
 
 #include "catch.hpp"
 #include "deny_copies.hpp"
-#include "transport/ring_support.hpp"
-#include "transport/shm/shm.hpp"
-#include "transport/two_ranks.hpp"
+#include "transport/shm_rank.hpp"
 
 namespace {
 
 using namespace pith_test;
-using pith::ShmOptions;
 using pith::ShmTransport;
-
-constexpr std::uint64_t second_ns = 1000000000;
 
 std::size_t entries(const char* folder) {
   std::size_t count = 0;
@@ -33,39 +28,6 @@ std::size_t entries(const char* folder) {
   while (directory && readdir(directory)) ++count;
   if (directory) closedir(directory);
   return count;
-}
-
-// A rank of two; `secret_byte` differs in the test of strangers.
-struct ShmRank : Rank {
-  ShmRank(int rank, const Names& names, const ShmOptions& options, std::byte secret_byte = {},
-          std::uint64_t patience_ns = 20 * second_ns)
-      : Rank(rank, 2), shm(scheduler, mailbox, rank, 2, secret_of(secret_byte), options) {
-    transport = &shm;
-    auto mine = shm.listen();
-    must(static_cast<bool>(mine), mine.error().message());
-    std::vector<std::string> all(2);
-    all[static_cast<std::size_t>(1 - rank)] = names.swap(rank, *mine);
-    std::vector<bool> reached;
-    const Error error = shm.attach(all, reached, monotonic_ns() + patience_ns);
-    must(!error, error.message());
-    attached = reached[static_cast<std::size_t>(1 - rank)];
-    shm.on_peer_lost = [this](int, const Error& loss) { lost = loss; };
-  }
-  static ShmTransport::Secret secret_of(std::byte byte) {
-    ShmTransport::Secret secret{};
-    secret.fill(byte);
-    return secret;
-  }
-
-  ShmTransport shm;
-  bool attached = false;
-  Error lost;
-};
-
-ShmOptions tiny_options() {
-  ShmOptions options;
-  options.shape = tiny_shape();
-  return options;
 }
 
 // The same field of the peer's handle.
@@ -124,11 +86,6 @@ std::int64_t shared_bytes() {
     if (word == "Shmem:" && lines >> kilobytes) return kilobytes * 1024;
   }
   throw std::runtime_error("/proc/meminfo has no Shmem");
-}
-
-void leave(ShmRank& self) {
-  self.meet(1 - self.rank(), 50000);
-  self.shm.close(0);
 }
 
 }  // namespace

@@ -10,9 +10,11 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <ranges>
 
 #include <fmt/format.h>
 
@@ -23,6 +25,9 @@ namespace pith {
 namespace {
 
 constexpr std::uint32_t doorbell_event = ~0u;
+constexpr std::uint32_t bell_event = ~0u - 1;
+// A sleeping rank checks its peers about once in a millisecond, which are many where some are far.
+constexpr unsigned checks_per_look = 32;
 constexpr char goodbye = 'g';
 
 std::byte* map_shared(int fd, std::size_t offset, std::size_t bytes) {
@@ -43,6 +48,13 @@ bool is_firm(int fd, std::size_t bytes) {
          static_cast<std::size_t>(status.st_size) >= bytes;
 }
 
+Error copied(ssize_t moved, std::size_t wanted, int peer) {
+  if (moved == static_cast<ssize_t>(wanted)) [[likely]]
+    return {};
+  const char* why = moved < 0 ? std::strerror(errno) : "it ended early";
+  return {Code::remote, fmt::format("rank {}: copying from or to its memory: {}", peer, why), peer};
+}
+
 }  // namespace
 
 ShmTransport::ShmTransport(Scheduler& scheduler, Mailbox& mailbox, int rank, int ranks,
@@ -52,6 +64,7 @@ ShmTransport::ShmTransport(Scheduler& scheduler, Mailbox& mailbox, int rank, int
       ranks_(ranks),
       copy_bytes_(options.copy_bytes),
       copies_(options.copies || copy_bytes_ != 0),
+      near_(options.near),
       heap_(options.heap ? *options.heap : Heap::process()),
       rendezvous_(rank, ranks, secret),
       remotes_(static_cast<std::size_t>(ranks)) {}
@@ -62,10 +75,10 @@ ShmTransport::~ShmTransport() {
   unmap(memory_, ring_offset(ranks_));
 }
 
-bool ShmTransport::watch(int fd, int rank) {
+bool ShmTransport::watch(int fd, std::uint32_t what) {
   epoll_event event = {};
   event.events = EPOLLIN;
-  event.data.u32 = rank < 0 ? doorbell_event : static_cast<std::uint32_t>(rank);
+  event.data.u32 = what;
   return epoll_ctl(events_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
@@ -83,11 +96,16 @@ Expected<std::string> ShmTransport::listen() {
   doorbell_ = Descriptor(open_with_room([] { return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); }));
   if (!doorbell_) return system_error("eventfd for the doorbell", errno);
   events_ = Descriptor(open_with_room([] { return epoll_create1(EPOLL_CLOEXEC); }));
-  if (!events_ || !watch(doorbell_.get(), -1)) return system_error("epoll", errno);
+  if (!events_ || !watch(doorbell_.get(), doorbell_event)) return system_error("epoll", errno);
   set_own_sleep(reinterpret_cast<RingSleep*>(memory_), doorbell_.get());
-  CopyBoard& board = board_at(memory_);
+  Board& board = board_at(memory_);
   if (getrandom(&board.token, sizeof board.token, 0) != sizeof board.token) board.token = 0;
-  return rendezvous_.listen(&board);
+  Expected<std::string> name = rendezvous_.listen(&board);
+  const auto far = [this](int peer) { return is_far(peer); };
+  if (!name || std::ranges::none_of(std::views::iota(0, ranks_), far)) return name;
+  if (Error error = bell_.listen(ShmBell::of(*name))) return error;
+  if (!watch(bell_.descriptor(), bell_event)) return system_error("epoll", errno);
+  return name;
 }
 
 Error ShmTransport::attach(std::span<const std::string> names, std::vector<bool>& attached,
@@ -96,6 +114,7 @@ Error ShmTransport::attach(std::span<const std::string> names, std::vector<bool>
   const int mine[3] = {segment_.get(), doorbell_.get(), heap_.fd()};
   return rendezvous_.meet(names, shape_, mine, heap_.size(), patience, [&](ShmRendezvous::Met met) {
     const auto rank = static_cast<std::size_t>(met.rank);
+    if (is_far(met.rank)) remotes_[rank].bell = ShmBell::of(names[rank]);
     attached[rank] = add_peer(std::move(met));
   });
 }
@@ -135,12 +154,20 @@ void ShmTransport::unmap_peer(Remote& remote) {
 
 bool ShmTransport::add_peer(ShmRendezvous::Met met) {
   Remote& peer = remote(met.rank);
-  if (joined(met.rank) || !map_peer(peer, met) || !watch(met.socket.get(), met.rank)) {
+  const bool far = is_far(met.rank);
+  const auto watched = [&] {
+    return far || watch(met.socket.get(), static_cast<std::uint32_t>(met.rank));
+  };
+  if (joined(met.rank) || !map_peer(peer, met) || !watched()) {
     if (!joined(met.rank)) unmap_peer(peer);
     return false;
   }
-  peer.socket = std::move(met.socket);
-  peer.doorbell = std::move(met.descriptors.doorbell);
+  if (far) {
+    far_.push_back(met.rank);
+  } else {
+    peer.socket = std::move(met.socket);
+    peer.doorbell = std::move(met.descriptors.doorbell);
+  }
   if (can_copy(peer, met)) {
     peer.pid = met.pid;
     board_at(memory_).reaches[met.rank] = 1;
@@ -157,6 +184,7 @@ bool ShmTransport::add_peer(ShmRendezvous::Met met) {
 void ShmTransport::drop(int rank) {
   if (!joined(rank)) return;
   part(rank);
+  std::erase(far_, rank);
   unmap_peer(remote(rank));
   remote(rank) = Remote();
 }
@@ -171,7 +199,9 @@ Error ShmTransport::connect(std::span<const std::string>, std::span<const std::u
 
 void ShmTransport::close(std::uint64_t) { say_goodbye(); }
 
+// A forked child's descriptors are empty: it says nothing in its parent's name.
 void ShmTransport::say_goodbye() {
+  if (memory_ && events_) board_at(memory_).fate.store(Fate::left, std::memory_order_release);
   for (Remote& peer : remotes_) {
     if (!peer.socket) continue;
     [[maybe_unused]] const auto sent =
@@ -187,10 +217,24 @@ bool ShmTransport::check_peers() {
   for (int i = 0; i < count; ++i) {
     const std::uint32_t rank = events[static_cast<std::size_t>(i)].data.u32;
     if (rank == doorbell_event) continue;
+    if (rank == bell_event) {
+      bell_.drain();
+      continue;
+    }
     hear_from(static_cast<int>(rank));
     found = true;
   }
+  if (!far_.empty() && ++checks_ % checks_per_look == 0) found |= look_at_far_peers();
   return report_departed() || found;
+}
+
+bool ShmTransport::look_at_far_peers() {
+  const auto is_gone = [this](int rank) {
+    const Fate fate = board_at(remote(rank).sleep).fate.load(std::memory_order_acquire);
+    if (fate != Fate::present) depart(rank, fate == Fate::left);
+    return fate != Fate::present;
+  };
+  return std::erase_if(far_, is_gone) != 0;
 }
 
 // A peer that is gone is lost once a receive waits for something it never sent.
@@ -215,8 +259,14 @@ void ShmTransport::hear_from(int rank) {
   if (length < 0 && (errno == EAGAIN || errno == EINTR)) return;
   epoll_ctl(events_.get(), EPOLL_CTL_DEL, peer.socket.get(), nullptr);
   peer.socket = Descriptor();
-  // What the peer has sent before is in its ring and is still delivered.
   const bool in_order = length == 1 && word == goodbye;
+  Fate known = Fate::present;
+  if (!in_order) board_at(peer.sleep).fate.compare_exchange_strong(known, Fate::died);
+  depart(rank, in_order);
+}
+
+// What the peer has sent before is in its ring and is still delivered.
+void ShmTransport::depart(int rank, bool in_order) {
   const Error error = in_order ? peer_left(rank) : peer_lost(rank, "its process has ended");
   end_sends(rank, error);
   departed_.push_back({rank, error});
@@ -236,13 +286,6 @@ MemoryHandle ShmTransport::expose_for_copies(int peer, Bytes memory) {
   if (rank_ >= static_cast<int>(ranks_on_board)) return {};
   if (board_at(remote(peer).sleep).reaches[rank_] == 0) return {};
   return {reinterpret_cast<std::uint64_t>(memory.data), MemoryHandle::Reach::copy};
-}
-
-Error ShmTransport::copied(ssize_t moved, std::size_t wanted, int peer) const {
-  if (moved == static_cast<ssize_t>(wanted)) [[likely]]
-    return {};
-  const char* why = moved < 0 ? std::strerror(errno) : "it ended early";
-  return {Code::remote, fmt::format("rank {}: copying from or to its memory: {}", peer, why), peer};
 }
 
 Error ShmTransport::copy_from(int peer, std::uint64_t where, Bytes into) {

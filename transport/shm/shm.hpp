@@ -1,16 +1,24 @@
 // Ranks that are processes of one host. Each rank owns one sparse memory file with a ring to every
 // other rank, and passes its descriptor to peers that prove they belong to the job. Memory of the
 // registered heap (core/heap.hpp) can be read and written by peers directly.
+//
+// For each peer a rank keeps a socket, whose end tells of the peer's death, and the peer's
+// doorbell. In larger jobs it does so for neighbours only (keep_descriptors.hpp): other peers are
+// far. These are woken by a datagram, and where one has left or died its memory says so: it writes
+// that itself, or its neighbours do.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "core/heap.hpp"
+#include "transport/keep_descriptors.hpp"
 #include "transport/ring_transport.hpp"
 #include "transport/shm/shm_attach.hpp"
+#include "transport/shm/shm_bell.hpp"
 
 namespace pith {
 
@@ -22,6 +30,7 @@ struct ShmOptions {
   std::size_t copy_bytes = std::size_t{256} << 10;
   // Whether any may be copied where a call asks for it.
   bool copies = false;
+  bool (*near)(int a, int b, int ranks) = keep_descriptors;  // other pairs are far
 };
 
 class ShmTransport final : public RingTransport {
@@ -57,8 +66,9 @@ class ShmTransport final : public RingTransport {
   static constexpr std::size_t ranks_on_board = 4000;
 
   struct Remote {
-    Descriptor socket;
-    Descriptor doorbell;
+    Descriptor socket;    // empty: it is far, or gone
+    Descriptor doorbell;  // likewise
+    AbstractName bell;    // of a far one
     std::byte* sleep = nullptr;
     std::byte* ring = nullptr;
     std::byte* heap = nullptr;
@@ -66,24 +76,31 @@ class ShmTransport final : public RingTransport {
     pid_t pid = 0;
   };
 
-  // In every rank's own memory file: a token to identify the process, and which other ranks it can
-  // copy from and to (cross-memory attach; containers and seccomp may forbid that).
-  struct CopyBoard {
+  enum class Fate : std::uint32_t { present, left, died };
+  // In every rank's own memory file: a token to identify the process, what far peers are to know,
+  // and which other ranks it can copy from and to (cross-memory attach; containers and seccomp may
+  // forbid that).
+  struct Board {
     std::uint64_t token;
+    std::atomic<Fate> fate;
     std::uint8_t reaches[ranks_on_board];
   };
-  CopyBoard& board_at(std::byte* memory) const {
-    return *reinterpret_cast<CopyBoard*>(memory + sizeof(RingSleep));
+  static_assert(sizeof(RingSleep) + sizeof(Board) <= sleep_bytes);
+  Board& board_at(std::byte* memory) const {
+    return *reinterpret_cast<Board*>(memory + sizeof(RingSleep));
   }
   bool can_copy(const Remote& peer, const ShmRendezvous::Met& met) const;
-  Error copied(ssize_t moved, std::size_t wanted, int peer) const;
 
+  bool is_far(int peer) const { return peer != rank_ && !near_(rank_, peer, ranks_); }
+  void ring(int peer) override { bell_.ring(remote(peer).bell); }
   bool check_peers() override;
+  bool look_at_far_peers();
+  void depart(int rank, bool in_order);
   bool report_departed();
   bool add_peer(ShmRendezvous::Met met);
   bool map_peer(Remote& remote, const ShmRendezvous::Met& met);
   void unmap_peer(Remote& remote);
-  bool watch(int fd, int rank);
+  bool watch(int fd, std::uint32_t what);
   void say_goodbye();
   void hear_from(int rank);
   std::size_t ring_offset(int to) const {
@@ -95,13 +112,17 @@ class ShmTransport final : public RingTransport {
   const int ranks_;
   const std::size_t copy_bytes_;
   const bool copies_;
+  bool (*const near_)(int a, int b, int ranks);
   Heap& heap_;
   ShmRendezvous rendezvous_;
   Descriptor segment_;
   Descriptor doorbell_;
-  Descriptor events_;  // epoll: the doorbell, and the sockets of all living peers
+  ShmBell bell_;       // for far peers
+  Descriptor events_;  // epoll: the doorbell, the bell, and the sockets of near peers that live
   std::byte* memory_ = nullptr;
   std::vector<Remote> remotes_;
+  std::vector<int> far_;  // far peers that are present as far as this rank knows
+  unsigned checks_ = 0;
   struct Departed {
     int rank;
     Error error;

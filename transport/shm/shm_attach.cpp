@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +14,7 @@
 #include "core/clock.hpp"
 #include "core/descriptor_limit.hpp"
 #include "crypto/random_bytes.hpp"
+#include "transport/shm/abstract_name.hpp"
 
 namespace pith {
 
@@ -22,25 +22,17 @@ namespace {
 
 constexpr std::size_t fds_max = 3;
 constexpr std::uint64_t retry_ns = 20'000'000;
+// Dialled at the same time: each takes a descriptor, and few ranks keep theirs in a large job.
+constexpr std::size_t most_dialled = 16;
 constexpr std::uint64_t lacking_ns = AcceptLimiter::patience_ns + 100'000'000;
-
-socklen_t abstract_address(const std::string& name, sockaddr_un& address) {
-  address = {};
-  address.sun_family = AF_UNIX;
-  // A zero byte in front makes the name abstract.
-  const std::size_t length = std::min(name.size(), sizeof address.sun_path - 1);
-  std::memcpy(address.sun_path + 1, name.data(), length);
-  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
-}
 
 // Empty with EAGAIN where the peer's backlog is full.
 Descriptor connect_to_name(const std::string& name) {
   Descriptor fd(open_with_room(
       [] { return socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); }));
   if (!fd) return Descriptor();
-  sockaddr_un address;
-  const socklen_t length = abstract_address(name, address);
-  while (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
+  const AbstractName address(name);
+  while (connect(fd.get(), address.get(), address.length) != 0) {
     if (errno == EINTR) continue;
     const int error = errno;
     fd.reset();
@@ -107,6 +99,9 @@ bool receive_greeting(int socket, ShmGreeting& greeting, ShmDescriptors& descrip
          greeting.magic == ShmGreeting::right_magic;
 }
 
+// For one more rank: its connection, and what comes over it.
+bool has_room() { return descriptors_left(1 + fds_max) == 1 + fds_max; }
+
 // The peer's process; 0 where the kernel does not tell.
 pid_t peer_process(int socket) {
   ucred credentials = {};
@@ -126,9 +121,8 @@ Expected<std::string> ShmRendezvous::listen(const void* board) {
   listener_ = Descriptor(open_with_room(
       [] { return socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); }));
   if (!listener_) return system_error("socket for ranks of this host", errno);
-  sockaddr_un address;
-  const socklen_t length = abstract_address(name, address);
-  if (bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
+  const AbstractName address(name);
+  if (bind(listener_.get(), address.get(), address.length) != 0) {
     return system_error("bind to abstract socket " + name, errno);
   }
   if (::listen(listener_.get(), SOMAXCONN) != 0) return system_error("listen on " + name, errno);
@@ -185,10 +179,11 @@ void ShmRendezvous::note_lack(Talk& talk, const ShmGreeting& theirs) {
   limiter_.pause(now);
 }
 
-// Waiting helps while unauthenticated connections hold descriptors, which they lose after a while:
-// those that were there before a rank's descriptors got lost are waited for.
+// Waiting helps while connections hold descriptors that are not kept, or are unauthenticated, for
+// these lose theirs after a while: those that were there before a rank's descriptors got lost are
+// waited for.
 bool ShmRendezvous::is_starved() const {
-  if (lacking_since_ns_ == 0) return unauthenticated() == 0 && descriptors_are_used_up();
+  if (lacking_since_ns_ == 0) return talks_.empty() && !has_room();
   const auto oldest = oldest_unauthenticated();
   return monotonic_ns() - lacking_since_ns_ > lacking_ns &&
          (oldest == talks_.end() || oldest->since_ns > lacking_since_ns_) &&
@@ -222,24 +217,32 @@ bool ShmRendezvous::hear(Talk& talk, const std::function<void(Met)>& found) {
   return false;
 }
 
+// From the next lower rank on, so that not all begin with the same one.
 void ShmRendezvous::plan(std::span<const std::string> names) {
+  const auto ranks = static_cast<int>(names.size());
   expected_.assign(names.size(), false);
-  for (std::size_t peer = 0; peer < names.size(); ++peer) {
-    if (static_cast<int>(peer) == rank_ || names[peer].empty()) continue;
-    dials_.push_back({static_cast<int>(peer), 0});
+  for (int step = 1; step < ranks; ++step) {
+    const int peer = (rank_ - step + ranks) % ranks;
+    if (!names[static_cast<std::size_t>(peer)].empty()) dials_.push_back({peer, 0});
   }
+}
+
+// Higher ranks are only tried, which takes no time.
+bool ShmRendezvous::may_dial(const Dial& one) const {
+  return one.peer > rank_ || talks_.size() - unauthenticated() < most_dialled;
 }
 
 void ShmRendezvous::dial_all(std::span<const std::string> names) {
   const std::uint64_t now = monotonic_ns();
   std::erase_if(dials_, [&](Dial& one) {
-    if (now < one.not_before_ns) return false;
+    if (now < one.not_before_ns || !may_dial(one)) return false;
     one.not_before_ns = now + retry_ns;
     return dial(one.peer, names[static_cast<std::size_t>(one.peer)]);
   });
 }
 
 bool ShmRendezvous::dial(int peer, const std::string& name) {
+  if (!has_room()) return false;
   Descriptor socket = connect_to_name(name);
   if (!socket) return errno != EAGAIN && errno != EMFILE && errno != ENFILE && errno != ENOBUFS;
   if (peer > rank_) {
@@ -257,6 +260,7 @@ bool ShmRendezvous::dial(int peer, const std::string& name) {
 
 void ShmRendezvous::accept_all() {
   while (!limiter_.is_full(unauthenticated(), monotonic_ns())) {
+    if (!has_room()) return limiter_.pause(monotonic_ns());
     Descriptor socket(open_with_room(
         [&] { return accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); }));
     if (!socket && (errno == EINTR || errno == ECONNABORTED)) continue;
@@ -304,7 +308,9 @@ int ShmRendezvous::poll_once(std::vector<pollfd>& polled, const Patience& patien
   const bool full = limiter_.is_full(pending, now);
   std::uint64_t until = patience.deadline_ns;
   if (now < limiter_.resumes_at_ns()) until = std::min(until, limiter_.resumes_at_ns());
-  for (const Dial& one : dials_) until = std::min(until, one.not_before_ns);
+  for (const Dial& one : dials_) {
+    if (may_dial(one)) until = std::min(until, one.not_before_ns);
+  }
   polled.assign(1, {full ? -1 : listener_.get(), POLLIN, 0});
   for (const Talk& talk : talks_) {
     polled.push_back({talk.socket.get(), POLLIN, 0});

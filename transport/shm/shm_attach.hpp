@@ -37,7 +37,7 @@ struct ShmGreeting {
   RingShape shape;
   std::uint32_t padding = 0;
   std::uint64_t heap_bytes = 0;  // 0: no heap
-  std::uint64_t board = 0;       // address of the sender's CopyBoard
+  std::uint64_t board = 0;       // address of the sender's Board
   std::array<std::byte, 16> nonce{};
   Digest proof{};
 };
@@ -55,12 +55,12 @@ class ShmRendezvous {
     greeting_.ranks = ranks;
   }
 
-  // `board`: the address of our CopyBoard in this process.
+  // `board`: the address of our Board in this process.
   Expected<std::string> listen(const void* board);
 
   struct Met {
     int rank = -1;
-    Descriptor socket;  // stays open for the peer's life: its end signals the peer's death
+    Descriptor socket;  // where it stays open, its end signals the peer's death
     ShmDescriptors descriptors;
     std::uint64_t heap_bytes = 0;
     pid_t pid = 0;  // the peer's, in this process's numbering, from the kernel
@@ -94,6 +94,7 @@ class ShmRendezvous {
   };
 
   void plan(std::span<const std::string> names);
+  bool may_dial(const Dial& one) const;
   void dial_all(std::span<const std::string> names);
   // False: try again later.
   bool dial(int peer, const std::string& name);
