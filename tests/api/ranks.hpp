@@ -45,7 +45,7 @@ std::string name_of(const Setup& setup);
 // In a rank's process, which leaves a communicator at its end, or has no room for the leak checker.
 void forgo_leak_check();
 
-inline constexpr int most_ranks = 256;
+inline constexpr int most_ranks = 1000;
 inline constexpr int ids = 8;
 
 struct Shared;

@@ -255,7 +255,7 @@ double seconds_to_start(int ranks, double limit_s, const Setup& setup, const Bod
 TEST_CASE("64 ranks start in time, and 256 where there is time", "[environment][timed]") {
   const int port = free_port();
   const bool full = !sanitized && std::getenv("PITH_TEST_FULL") != nullptr;
-  const int most = full ? ranks::most_ranks : 64;
+  const int most = full ? 256 : 64;
   const double limit_s = sanitized ? 100 : full ? 15 : 4;
   Setup setup = few_seconds("100");
   setup.limit_s = 100;
