@@ -154,10 +154,12 @@ struct Shape {
   Tuning tuning;
   bool views = false;           // every two ranks reach each other's memory, or at least may
   bool oversubscribed = false;  // a host has more ranks than cores
-  bool multi_host = false;      // ranks run on several hosts
+  int hosts = 1;                // that run ranks
   bool devices = false;         // every rank's process uses a CUDA device
   int ranks_a_host = 1;         // at most; they share its links to other hosts
-  bool even_hosts = true;       // all hosts have as many, and these share memory
+  bool hosts_share = true;      // the ranks of a host share memory
+
+  constexpr bool multi_host() const { return hosts > 1; }
 };
 
 // A link and a core: seconds per message, per byte sent, per byte reduced.
@@ -177,6 +179,13 @@ enum class SendPattern : std::uint8_t {
   everyone,    // each rank sends to all others at once
 };
 
+// What an algorithm needs of hosts; where they have one rank each, another one does the same.
+enum class HostNeed : std::uint8_t {
+  none,
+  several,  // ranks of one of them, which share memory
+  even,     // and all have as many
+};
+
 inline constexpr int any_ranks = std::numeric_limits<int>::max();
 
 struct Algorithm {
@@ -187,19 +196,24 @@ struct Algorithm {
   double (*cost)(const Shape& shape, const LinkCost& link);
   SendPattern pattern = SendPattern::partners;
   int ranks_max = any_ranks;
-  bool can_copy = false;     // whether it differs where Tuning::copies is set
-  bool needs_hosts = false;  // whether another one does the same where hosts have one rank each
+  bool can_copy = false;  // whether it differs where Tuning::copies is set
+  HostNeed needs_hosts = HostNeed::none;
   bool sends_whole = false;  // whether messages are as long as the vector, so that it must be short
   bool needs_views = false;  // whether another one does the same where ranks share no memory
 };
 
+constexpr bool has_hosts(HostNeed need, const Shape& shape) {
+  if (need == HostNeed::none) return true;
+  if (shape.devices || !shape.hosts_share) return false;  // has not run on devices
+  const bool are_even = shape.ranks == shape.hosts * shape.ranks_a_host;
+  return shape.hosts > 1 && shape.ranks_a_host > 1 && (are_even || need == HostNeed::several);
+}
+
 // Whether it can make calls of this shape, and is not another one there.
 constexpr bool serves(const Algorithm& algorithm, const Shape& shape) {
-  const bool several = shape.multi_host && shape.ranks_a_host > 1 && shape.even_hosts;
-  const bool has_hosts = several && !shape.devices;  // has not run on devices
   const auto lanes = static_cast<std::size_t>(shape.tuning.lanes);
   const bool is_short = shape.bytes <= lanes * shape.tuning.chunk_bytes;
-  return shape.ranks <= algorithm.ranks_max && (has_hosts || !algorithm.needs_hosts) &&
+  return shape.ranks <= algorithm.ranks_max && has_hosts(algorithm.needs_hosts, shape) &&
          (shape.views || !algorithm.needs_views) && (is_short || !algorithm.sends_whole);
 }
 

@@ -163,7 +163,7 @@ Task<Error> allreduce_hierarchical(Call& call, CollectiveArgs args) {
 double allreduce_hierarchical_cost(const Shape& shape, const LinkCost& link) {
   const int ranks = std::max(1, shape.ranks_a_host);
   Shape between = shape;
-  between.ranks = std::max(1, shape.ranks / ranks);
+  between.ranks = ranks > 1 ? shape.hosts : shape.ranks;
   const std::size_t slice = slice_elements(shape.bytes, 1, static_cast<std::size_t>(ranks));
   if (slice > 0) between.bytes = slice;
   const double flat = flat_algorithm(between.bytes, shape.tuning).cost(between, link);

@@ -80,13 +80,12 @@ double broadcast_hierarchical_cost(const Shape& shape, const LinkCost& link) {
     return flat_algorithm(shape.bytes, shape.tuning).cost(shape, link);
   }
   if (shape.bytes == 0) return 0;  // no chunk, no message
-  const int hosts = std::max(1, shape.ranks / shape.ranks_a_host);
-  const HostWay way = way_between(hosts, shape.bytes, shape.tuning);
+  const HostWay way = way_between(shape.hosts, shape.bytes, shape.tuning);
   const auto bytes = static_cast<double>(shape.bytes);
   const double chunk = std::min(bytes, static_cast<double>(way.chunk_bytes));
   const double levels = ceil_log2(shape.ranks_a_host);
   const double copy_byte = 2 * link.gamma;
-  const double between = time_between(way, hosts, shape.bytes, link);
+  const double between = time_between(way, shape.hosts, shape.bytes, link);
   return link.message + std::max(between, 2 * copy_byte * bytes) + levels * copy_byte * chunk;
 }
 

@@ -93,7 +93,7 @@ Task<Error> run_columns(Call& call, Columns& of, ColumnRound<Columns> carry,
 
 // Of a cost: the shape of one column, whose ports the columns share.
 inline Shape column_shape(Shape shape) {
-  shape.ranks = std::max(1, shape.ranks / std::max(1, shape.ranks_a_host));
+  shape.ranks = shape.ranks_a_host > 1 ? shape.hosts : shape.ranks;
   return shape;
 }
 

@@ -29,15 +29,15 @@ Task<Error> reduce_hierarchical(Call& call, CollectiveArgs args) {
 double reduce_hierarchical_cost(const Shape& shape, const LinkCost& link) {
   if (shape.ranks_a_host <= 1) return reduce_tree_cost(shape, link);
   if (shape.bytes == 0) return 0;  // no chunk, no message
-  const int hosts = std::max(1, shape.ranks / shape.ranks_a_host);
-  const HostWay way = way_between(hosts, shape.bytes, shape.tuning);
+  const HostWay way = way_between(shape.hosts, shape.bytes, shape.tuning);
   const auto n = static_cast<double>(shape.bytes);
   const double chunk = std::min(n, static_cast<double>(way.chunk_bytes));
   const double others = std::min(2, shape.ranks_a_host - 1);
-  const double added = others + (way.chain ? 1 : std::min(2, hosts - 1));
+  const double added = others + (way.chain ? 1 : std::min(2, shape.hosts - 1));
   const double work = added * link.gamma;
-  const double between = time_between(way, hosts, shape.bytes, link);
-  return link.message + std::max(between, work * n) + (hops_between(way, hosts) + 1) * work * chunk;
+  const double between = time_between(way, shape.hosts, shape.bytes, link);
+  const double hops = hops_between(way, shape.hosts);
+  return link.message + std::max(between, work * n) + (hops + 1) * work * chunk;
 }
 
 }  // namespace pith

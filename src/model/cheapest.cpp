@@ -29,8 +29,8 @@ Meeting meeting_at_port(const Algorithm& algorithm, const Shape& shape) {
 }
 
 bool meet_at_port(const Algorithm& algorithm, const Shape& shape) {
-  return shape.multi_host && shape.ranks > 2 && algorithm.pattern != SendPattern::neighbours &&
-         !algorithm.needs_hosts;
+  return shape.multi_host() && shape.ranks > 2 && algorithm.pattern != SendPattern::neighbours &&
+         algorithm.needs_hosts == HostNeed::none;
 }
 
 // 4 hosts, 1 to 16 MiB, links of 0.1 and 1 Gbit/s: everyone 1.06 to 1.44 times as long. 4 and 8
@@ -46,7 +46,7 @@ double overflow_factor(const Algorithm& algorithm, const Shape& shape) {
 
 double cost_on(const LinkCost& link, const Algorithm& algorithm, const Shape& shape) {
   LinkCost shared = link;
-  if (shape.multi_host && algorithm.pattern != SendPattern::neighbours) {
+  if (shape.multi_host() && algorithm.pattern != SendPattern::neighbours) {
     shared.beta *= shape.ranks_a_host;
   }
   shared.beta *= overflow_factor(algorithm, shape);

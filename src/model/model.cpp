@@ -61,9 +61,9 @@ void Model::set_views(bool views) {
 }
 
 void Model::set_hosts(int hosts, int ranks_a_host, bool share) {
-  multi_host_ = hosts > 1 && !pinned_;
+  hosts_ = pinned_ ? 1 : hosts;
   ranks_a_host_ = pinned_ ? 1 : ranks_a_host;
-  even_hosts_ = share && ranks_ == hosts * ranks_a_host;
+  hosts_share_ = share;
   cheapest_.forget();
 }
 
@@ -98,15 +98,15 @@ void Model::set_known(const KnownLinks& known) {
     link_ = {known.views.alpha, known.views.beta, link_.gamma, message};
     return;
   }
-  const KnownLink& link = known.between(multi_host_);
+  const KnownLink& link = known.between(hosts_ > 1);
   const double least = link_.alpha > nominal::wire.alpha ? link_.alpha : 0;  // by the round trip
   if (link.known()) return set_link(std::max(link.alpha, least), link.beta);
   cheapest_.forget();
 }
 
 Shape Model::shape(std::size_t bytes) const {
-  return {ranks_,      bytes,    tuning_,       views_,     oversubscribed_,
-          multi_host_, devices_, ranks_a_host_, even_hosts_};
+  return {ranks_, bytes,    tuning_,       views_,      oversubscribed_,
+          hosts_, devices_, ranks_a_host_, hosts_share_};
 }
 
 // The costs know nothing of views and kernels: there the rules alone decide.

@@ -99,9 +99,9 @@ class Model final : public Chooser {
   ForcedAlgorithms forced_{};
   bool views_ = false;
   bool oversubscribed_ = false;
-  bool multi_host_ = false;
+  int hosts_ = 1;
   int ranks_a_host_ = 1;
-  bool even_hosts_ = true;
+  bool hosts_share_ = true;
   bool devices_ = false;
   bool near_ = false;
   LinkCost link_;

@@ -50,7 +50,7 @@ const Algorithm& default_allreduce(const Shape& shape) {
     return entry(Collective::allreduce, "recursive_doubling");
   }
   if (pair_over_views && shape.bytes <= 32 * kib) return entry(Collective::allreduce, "one_shot");
-  const bool meets_at_ports = shape.multi_host && shape.ranks > 2;
+  const bool meets_at_ports = shape.multi_host() && shape.ranks > 2;
   const std::size_t long_bytes_a_rank = (meets_at_ports ? 64 : 8192) * kib;
   const bool runs_long = !shape.views && bytes_a_rank >= long_bytes_a_rank;
   if (shape.ranks <= few_ranks && !runs_long) return entry(Collective::allreduce, "two_shot");

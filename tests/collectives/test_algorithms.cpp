@@ -360,8 +360,9 @@ constexpr Rule rules[] = {
 
 TEST_CASE("the fixed rule is the documented one", "[collectives]") {
   for (const Rule& rule : rules) {
-    const Shape shape{rule.ranks,          rule.bytes, {},          rule.views,
-                      rule.oversubscribed, rule.apart, rule.devices};
+    const Shape shape{rule.ranks,  rule.bytes,          {},
+                      rule.views,  rule.oversubscribed, rule.apart ? rule.ranks : 1,
+                      rule.devices};
     INFO(name_of(rule.collective) << ", " << rule.ranks << " ranks, " << rule.bytes << " bytes, "
                                   << (rule.views ? "views" : "no views")
                                   << (rule.oversubscribed ? ", oversubscribed" : "")

@@ -1,6 +1,8 @@
 // Which algorithm is taken where no ranks share memory, by what a message costs.
 #include "model/cheapest.hpp"
 
+#include <array>
+
 #include "collectives/registry.hpp"
 #include "model/model.hpp"
 #include "model/nominal.hpp"
@@ -75,7 +77,7 @@ TEST_CASE("ranks of a host share its port, and many senders overflow one", "[che
     const Algorithm& one = *find_algorithm(Collective::allreduce, name);
     return cost_on(only_bytes, one, shape) / one.cost(shape, only_bytes);
   };
-  Shape shape{.ranks = 4, .bytes = 512 * kib, .tuning = {}, .multi_host = true, .ranks_a_host = 2};
+  Shape shape{.ranks = 4, .bytes = 512 * kib, .tuning = {}, .hosts = 2, .ranks_a_host = 2};
   CHECK(times("ring", shape) == Approx(1));
   CHECK(times("rabenseifner", shape) == Approx(2));
   CHECK(times("two_shot", shape) == Approx(2 * 1.2));
@@ -85,16 +87,16 @@ TEST_CASE("ranks of a host share its port, and many senders overflow one", "[che
   CHECK(times("ring", shape) == Approx(1));
   CHECK(times("rabenseifner", shape) == Approx(2 * 1.2));
   CHECK(times("hierarchical", shape) == Approx(2));
-  shape.multi_host = false;
+  shape.hosts = 1;
   CHECK(times("rabenseifner", shape) == Approx(1));
-  Shape pair{.ranks = 2, .bytes = 1024 * kib, .tuning = {}, .multi_host = true};
+  Shape pair{.ranks = 2, .bytes = 1024 * kib, .tuning = {}, .hosts = 2};
   CHECK(times("two_shot", pair) == Approx(1));
 }
 
 TEST_CASE("where many hosts send to one port, some calls wait for lost packets", "[cheapest]") {
   const auto waits = [&](Collective collective, std::string_view name, int ranks,
                          std::size_t bytes) {
-    const Shape shape{.ranks = ranks, .bytes = bytes, .tuning = {}, .multi_host = true};
+    const Shape shape{.ranks = ranks, .bytes = bytes, .tuning = {}, .hosts = ranks};
     const Algorithm& one = *find_algorithm(collective, name);
     return mean_timeout(one, shape) > 0;
   };
@@ -107,12 +109,13 @@ TEST_CASE("where many hosts send to one port, some calls wait for lost packets",
   CHECK_FALSE(waits(Collective::allreduce, "ring", 8, 4096 * kib));
   CHECK(waits(Collective::allreduce, "direct", 8, 128 * kib));
   const Algorithm& two_shot = *find_algorithm(Collective::allreduce, "two_shot");
-  Shape shape{.ranks = 8, .bytes = 4096 * kib, .tuning = {}, .multi_host = true, .ranks_a_host = 2};
+  Shape shape{.ranks = 8, .bytes = 4096 * kib, .tuning = {}, .hosts = 4, .ranks_a_host = 2};
   CHECK(mean_timeout(two_shot, shape) == 0);  // 4 hosts
   shape.ranks = 16;
+  shape.hosts = 8;
   CHECK(mean_timeout(two_shot, shape) > 0);
   const LinkCost link = link_with(20e-6, 0.8e-9);
-  shape = {.ranks = 8, .bytes = 1024 * kib, .tuning = {}, .multi_host = true};
+  shape = {.ranks = 8, .bytes = 1024 * kib, .tuning = {}, .hosts = 8};
   CHECK(cheapest_algorithm(shape, Collective::reduce_scatter, link).name == "ring");
 }
 
@@ -128,6 +131,24 @@ TEST_CASE("hosts with several ranks each send one sum", "[cheapest]") {
   }
   model.set_hosts(2, 4, false);  // messages inside hosts would cost as much
   CHECK(taken(model, Collective::allreduce, 1024 * kib) != "hierarchical");
+}
+
+TEST_CASE("hosts that do not have as many ranks get each block once", "[cheapest]") {
+  constexpr std::array by_hosts{Collective::allgather, Collective::reduce_scatter,
+                                Collective::broadcast, Collective::reduce};
+  Model model(8);
+  for (const auto& [hosts, ranks] : {std::pair{2, 4}, {2, 5}, {3, 3}}) {
+    model.set_hosts(hosts, ranks);
+    for (const Collective collective : by_hosts) {
+      INFO(name_of(collective) << ", " << hosts << " hosts of up to " << ranks);
+      CHECK(taken(model, collective, 1024 * kib) == "hierarchical");
+    }
+  }
+  const auto seconds = [&](int hosts, int ranks) {
+    model.set_hosts(hosts, ranks);
+    return model.cost(*find_algorithm(Collective::allgather, "hierarchical"), 1024 * kib);
+  };
+  CHECK(seconds(4, 4) > 2 * seconds(2, 4));  // three rounds for one
 }
 
 TEST_CASE("a model takes the round trip for what a message costs, where that is far",

@@ -125,8 +125,10 @@ std::string why_not_serving(const Algorithm& algorithm, int ranks) {
     return fmt::format("serves at most {} ranks", algorithm.ranks_max);
   }
   if (algorithm.needs_views) return "needs memory that ranks share";
-  return algorithm.needs_hosts ? "needs hosts with several ranks, each as many"
-                               : "sends the vector as one message, which is too long";
+  if (algorithm.needs_hosts == HostNeed::even)
+    return "needs hosts with several ranks, each as many";
+  if (algorithm.needs_hosts == HostNeed::several) return "needs hosts with several ranks";
+  return "sends the vector as one message, which is too long";
 }
 
 double Answer::regret() const {
@@ -141,7 +143,8 @@ Expected<std::unique_ptr<Model>> model_of(const Question& question) {
   if (Error error = model->force(settings->algo)) return error;
   model->set_views(question.views);
   model->set_oversubscribed(question.oversubscribed);
-  model->set_hosts(question.hosts, (question.ranks + question.hosts - 1) / question.hosts);
+  const int evenly = (question.ranks + question.hosts - 1) / question.hosts;
+  model->set_hosts(question.hosts, question.ranks_a_host > 0 ? question.ranks_a_host : evenly);
   model->set_devices(question.devices);
   model->set_round_trip(2 * question.link.alpha);
   return model;

@@ -46,7 +46,8 @@ struct Question {
   pith::Collective collective = pith::Collective::allreduce;
   std::size_t bytes = 0;  // of the vector, or of one rank's block
   int ranks = 2;
-  int hosts = 1;  // ranks are spread evenly
+  int hosts = 1;
+  int ranks_a_host = 0;  // at most; 0: ranks are spread evenly
   pith::LinkCost link;
   bool views = false;
   bool oversubscribed = false;

@@ -243,6 +243,7 @@ pith_explain::Question question_of(const Cluster& cluster, Collective collective
   question.bytes = bytes;
   question.ranks = cluster.ranks();
   question.hosts = cluster.hosts();
+  question.ranks_a_host = std::ranges::max(cluster.ranks_per_host);
   question.link = cluster.hosts() > 1 ? cluster.between : cluster.inside;
   question.link.gamma = cluster.gamma;
   question.views = cluster.views;
