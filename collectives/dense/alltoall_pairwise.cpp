@@ -8,7 +8,8 @@
 // is sent with an end: a last message that is shorter than a chunk, and may be empty. So at the
 // shorter end of a block that its two ranks count differently their messages differ in length,
 // which is an error.
-// Cost with all P-1 messages of m bytes in flight: alpha + (P-1) beta m.
+// Cost with all P-1 messages of m bytes in flight: alpha + (P-1) beta m, and what sending each but
+// the first takes a core.
 // Needs: send and recv must not overlap.
 #include <cmath>
 
@@ -100,7 +101,8 @@ double alltoall_pairwise_cost(const Shape& shape, const LinkCost& link) {
   const auto rounds = static_cast<double>(full_rounds);
   const auto behind = static_cast<double>((messages - 1) % strands);
   const double latency_bound = (rounds + 1) * (link.alpha + wire) + behind * wire;
-  return std::max(link.alpha + static_cast<double>(messages) * wire, latency_bound);
+  const double sending = static_cast<double>(steps - 1) * link.message;
+  return sending + std::max(link.alpha + static_cast<double>(messages) * wire, latency_bound);
 }
 
 }  // namespace pith

@@ -42,14 +42,20 @@ double overflow_factor(const Algorithm& algorithm, const Shape& shape) {
   return meeting_at_port(algorithm, shape).block >= long_block ? 1.2 : 1;
 }
 
+// How much longer a byte takes where ranks of a host share its port, and, where each sends to all
+// others, some of these are on its host.
+double port_factor(const Algorithm& algorithm, const Shape& shape) {
+  if (!shape.multi_host() || algorithm.pattern == SendPattern::neighbours) return 1;
+  const double sharing = shape.ranks_a_host;
+  const bool some_stay = algorithm.pattern == SendPattern::everyone;
+  return some_stay ? sharing * (shape.ranks - sharing) / (shape.ranks - 1) : sharing;
+}
+
 }  // namespace
 
 double cost_on(const LinkCost& link, const Algorithm& algorithm, const Shape& shape) {
   LinkCost shared = link;
-  if (shape.multi_host() && algorithm.pattern != SendPattern::neighbours) {
-    shared.beta *= shape.ranks_a_host;
-  }
-  shared.beta *= overflow_factor(algorithm, shape);
+  shared.beta *= port_factor(algorithm, shape) * overflow_factor(algorithm, shape);
   return algorithm.cost(shape, shared);
 }
 
