@@ -38,6 +38,7 @@ PITH_ALGORITHM(reduce_scatter_views);
 PITH_ALGORITHM(reduce_scatter_hierarchical);
 PITH_ALGORITHM(alltoall_pairwise);
 PITH_ALGORITHM(alltoall_views);
+PITH_ALGORITHM(alltoall_hierarchical);
 PITH_ALGORITHM(gather_binomial);
 PITH_ALGORITHM(scatter_binomial);
 PITH_ALGORITHM(scan_recursive_doubling);
@@ -99,6 +100,9 @@ inline constexpr std::array algorithm_table{
               SendPattern::everyone},
     Algorithm{"views", Collective::alltoall, alltoall_views, alltoall_views_cost,
               SendPattern::everyone, most_view_ranks, true},
+    Algorithm{"hierarchical", Collective::alltoall, alltoall_hierarchical,
+              alltoall_hierarchical_cost, SendPattern::everyone, any_ranks, false,
+              HostNeed::several},
     Algorithm{"binomial", Collective::gather, gather_binomial, gather_binomial_cost},
     Algorithm{"binomial", Collective::scatter, scatter_binomial, scatter_binomial_cost},
     Algorithm{"recursive_doubling", Collective::scan, scan_recursive_doubling,

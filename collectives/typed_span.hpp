@@ -39,6 +39,15 @@ inline std::size_t lanes_for(const Tuning& tuning, std::size_t chunks) {
   return std::min({most_lanes, chunks, static_cast<std::size_t>(std::max(1, tuning.lanes))});
 }
 
+// How many of `messages`, which do not depend on each other, are in flight at once; the longest has
+// `bytes` bytes. They keep `lanes` chunks on the way, however short they are.
+inline constexpr std::size_t most_window = 32;
+inline std::size_t window(const Tuning& tuning, std::size_t messages, std::size_t bytes) {
+  const auto lanes = static_cast<std::size_t>(std::max(1, tuning.lanes));
+  const std::size_t fitting = lanes * tuning.chunk_bytes / std::max<std::size_t>(1, bytes);
+  return std::min({std::max(lanes, fitting), messages, most_window});
+}
+
 inline std::size_t elements_in(Bytes memory, DType type) {
   // Sizes are powers of two, and a division would take as long as a short reduction.
   return memory.size >> std::countr_zero(size_of(type));

@@ -11,22 +11,11 @@
 // Cost with all P-1 messages of m bytes in flight: alpha + (P-1) beta m, and what sending each but
 // the first takes a core.
 // Needs: send and recv must not overlap.
-#include <cmath>
-
 #include "collectives/typed_span.hpp"
 
 namespace pith {
 
 namespace {
-
-constexpr std::size_t most_strands = 32;
-
-// How many of `messages` are in flight at once; the longest has `bytes` bytes.
-std::size_t window(const Tuning& tuning, std::size_t messages, std::size_t bytes) {
-  const auto lanes = static_cast<std::size_t>(std::max(1, tuning.lanes));
-  const std::size_t fitting = lanes * tuning.chunk_bytes / std::max<std::size_t>(1, bytes);
-  return std::min({std::max(lanes, fitting), messages, most_strands});
-}
 
 // The messages of which a block consists.
 std::size_t messages_of(const CollectiveArgs& args, std::size_t block, std::size_t chunk) {
@@ -79,7 +68,7 @@ Task<Error> alltoall_pairwise(Call& call, CollectiveArgs args) {
   const std::size_t strand_count =
       window(args.tuning, chunks * static_cast<std::size_t>(call.size() - 1),
              std::min(longest, chunk) * size_of(args.type));
-  std::array<Task<Error>, most_strands> strands;
+  std::array<Task<Error>, most_window> strands;
   for (std::size_t l = 0; l < strand_count; ++l) {
     strands[l] = pairwise_strand(call, args, chunks, strand_count, l);
   }

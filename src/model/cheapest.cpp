@@ -30,7 +30,7 @@ Meeting meeting_at_port(const Algorithm& algorithm, const Shape& shape) {
 
 bool meet_at_port(const Algorithm& algorithm, const Shape& shape) {
   return shape.multi_host() && shape.ranks > 2 && algorithm.pattern != SendPattern::neighbours &&
-         algorithm.needs_hosts == HostNeed::none;
+         (algorithm.needs_hosts == HostNeed::none || algorithm.pattern == SendPattern::everyone);
 }
 
 // 4 hosts, 1 to 16 MiB, links of 0.1 and 1 Gbit/s: everyone 1.06 to 1.44 times as long. 4 and 8
@@ -47,7 +47,8 @@ double overflow_factor(const Algorithm& algorithm, const Shape& shape) {
 double port_factor(const Algorithm& algorithm, const Shape& shape) {
   if (!shape.multi_host() || algorithm.pattern == SendPattern::neighbours) return 1;
   const double sharing = shape.ranks_a_host;
-  const bool some_stay = algorithm.pattern == SendPattern::everyone;
+  const bool some_stay =
+      algorithm.pattern == SendPattern::everyone && algorithm.needs_hosts == HostNeed::none;
   return some_stay ? sharing * (shape.ranks - sharing) / (shape.ranks - 1) : sharing;
 }
 

@@ -150,8 +150,8 @@ const Algorithm& default_scan(const Shape& shape, const Algorithm& doubling,
 //   above, or up to 32 KiB where ranks share cores; then ring
 // alltoall, else: pairwise
 // scan, exclusive scan: recursive doubling from four ranks on while the vector is short as above
-// (two or three ranks need as many rounds either way); then chain reduce, gather, scatter, barrier:
-// one algorithm each
+// (two or three ranks need as many rounds either way); then chain
+// reduce, gather, scatter, barrier: the one that does not go by hosts
 const Algorithm& default_algorithm(const Shape& shape, Collective collective) {
   switch (collective) {
     case Collective::allreduce:

@@ -55,6 +55,13 @@ std::vector<Collective> hierarchical_collectives() {
   return all;
 }
 
+// In such chunks alltoall sends what a rank has for a host as one message.
+std::size_t bytes_for_a_host(const DenseCase& c) {
+  const Hosts hosts{std::span<const int>(c.hosts)};
+  const std::size_t blocks = c.count * static_cast<std::size_t>(hosts.most_ranks());
+  return std::max<std::size_t>(1, blocks * size_of(c.type));
+}
+
 constexpr std::array<std::size_t, 8> counts{0, 1, 7, 8, 9, 33, 64, 200};
 
 }  // namespace
@@ -82,6 +89,8 @@ TEST_CASE("hierarchical algorithms compute what the reference does", "[hierarchi
       c.premultiplied = reduces(collective) && c.op == Op::sum && seed % 3 == 0;
       c.root = static_cast<int>(seed % static_cast<std::uint64_t>(c.ranks));
       c.tuning = {64, 1 + v[6], 0, v[6] % 2 == 0 ? 10.0 : 1e5};
+      const bool joins = collective == Collective::alltoall && seed % 5 != 0;
+      if (joins) c.tuning.chunk_bytes = bytes_for_a_host(c) * (1 + seed % 2);
       CHECK(run_on_hosts(c, simulator(static_cast<std::uint64_t>(v[7]))) == "");
     }
   }
@@ -160,7 +169,7 @@ TEST_CASE("more ranks of a host than may use views", "[hierarchical]") {
     DenseCase c = on_hosts(collective, even_hosts(2, 33, false));
     c.count = collective == Collective::allreduce ? 34 * kib : 600;
     c.type = DType::u32;
-    c.tuning = {4096, 2};
+    c.tuning = {collective == Collective::alltoall ? bytes_for_a_host(c) : 4096, 2};
     CHECK(run_on_hosts(c) == "");
   }
 }
@@ -174,6 +183,10 @@ TEST_CASE("an abort at any step of a hierarchical algorithm", "[hierarchical][ab
         DenseCase c = on_hosts(collective, hosts);
         c.count = collective == Collective::allreduce ? 2100 : 21;
         c.tuning = {collective == Collective::allreduce ? std::size_t{4096} : 32, 2};
+        if (collective == Collective::alltoall) {
+          c.count = 3;
+          c.tuning.chunk_bytes = bytes_for_a_host(c);
+        }
         c.root = which % c.ranks;
         c.in_place = which >= 2;
         c.op = possible_op(collective, c.type, which % 2 == 0 ? Op::sum : Op::avg);
@@ -201,8 +214,10 @@ namespace {
 
 struct Traffic {
   double seconds = 0;
-  std::uint64_t most = 0;  // bytes that one host sends to others
-  std::uint64_t all = 0;   // that all of them send
+  std::uint64_t most = 0;                  // bytes that one host sends to others
+  std::uint64_t all = 0;                   // that all of them send
+  std::uint64_t messages = 0;              // between hosts
+  std::uint64_t most_messages_a_rank = 0;  // that one rank sends of these
 };
 
 // Hosts that share a port each: inside them messages take no time.
@@ -233,16 +248,23 @@ Traffic traffic_of(const Algorithm& algorithm, const std::vector<int>& hosts, st
   auto task = [&](Call& call, int rank) { return program.start(call, rank); };
   for (const Error& error : run_ranks(world, task)) REQUIRE(!error);
   REQUIRE(program.check() == "");
+  Traffic found;
+  found.seconds = world.elapsed_s();
   std::array<std::uint64_t, 16> sent{};
   for (int rank = 0; rank < c.ranks; ++rank) {
+    std::uint64_t messages = 0;
     for (const Step& step : world.recorder(rank).steps()) {
-      if (step.op != Step::Op::send) continue;
       const int host = hosts[std::size_t(rank)];
-      if (host != hosts[std::size_t(step.peer)]) sent[std::size_t(host)] += step.bytes;
+      if (step.op != Step::Op::send || host == hosts[std::size_t(step.peer)]) continue;
+      sent[std::size_t(host)] += step.bytes;
+      ++messages;
     }
+    found.messages += messages;
+    found.most_messages_a_rank = std::max(found.most_messages_a_rank, messages);
   }
-  return {world.elapsed_s(), *std::ranges::max_element(sent),
-          std::accumulate(sent.begin(), sent.end(), std::uint64_t{0})};
+  found.most = *std::ranges::max_element(sent);
+  found.all = std::accumulate(sent.begin(), sent.end(), std::uint64_t{0});
+  return found;
 }
 
 }  // namespace
@@ -285,6 +307,44 @@ TEST_CASE("a vector crosses to each other host once", "[hierarchical]") {
           if (bytes > 128 * kib) CHECK(by_host.most == bytes);
         }
       }
+    }
+  }
+}
+
+TEST_CASE("what a rank has for a host crosses to it in one message", "[hierarchical]") {
+  constexpr std::size_t bytes = 500;  // chunks have 4096
+  const Algorithm& by_hosts = *find_algorithm(Collective::alltoall, "hierarchical");
+  const Algorithm& pairwise = *find_algorithm(Collective::alltoall, "pairwise");
+  for (const std::vector<int>& hosts : layouts) {
+    const Hosts layout{std::span<const int>(hosts)};
+    if (!layout.share_ranks()) continue;
+    const Traffic joined = traffic_of(by_hosts, hosts, bytes);
+    const Traffic flat = traffic_of(pairwise, hosts, bytes);
+    const auto others = static_cast<std::size_t>(layout.count() - 1);
+    INFO(describe_hosts(hosts));
+    CHECK(joined.messages == hosts.size() * others);
+    CHECK(joined.most_messages_a_rank == others);
+    CHECK(joined.all == flat.all);
+    CHECK(joined.most == flat.most);
+    CHECK(flat.messages * bytes == flat.all);
+    const Traffic longer = traffic_of(by_hosts, hosts, 4097);  // more than a chunk
+    CHECK(longer.messages == 2 * flat.messages);
+  }
+}
+
+TEST_CASE("an alltoall by hosts takes what its cost says", "[hierarchical]") {
+  const Algorithm& algorithm = *find_algorithm(Collective::alltoall, "hierarchical");
+  for (const auto& [hosts, ranks] : {std::pair{2, 2}, {4, 4}, {3, 5}}) {
+    for (const std::size_t bytes : {std::size_t{8}, std::size_t{800}}) {
+      const Shape shape{.ranks = hosts * ranks,
+                        .bytes = bytes,
+                        .tuning = {4096, 4},
+                        .hosts = hosts,
+                        .ranks_a_host = ranks};
+      const double promised = algorithm.cost(shape, {1e-6, 1e-9 * ranks, 0, 0});
+      INFO(hosts << " hosts of " << ranks << ", " << bytes << " bytes");
+      CHECK(traffic_of(algorithm, even_hosts(hosts, ranks, false), bytes).seconds ==
+            Approx(promised).epsilon(0.05));
     }
   }
 }

@@ -151,6 +151,28 @@ TEST_CASE("hosts that do not have as many ranks get each block once", "[cheapest
   CHECK(seconds(4, 4) > 2 * seconds(2, 4));  // three rounds for one
 }
 
+TEST_CASE("hosts with several ranks join short blocks", "[cheapest]") {
+  Model model(16);
+  CHECK(taken(model, Collective::alltoall, kib) == "pairwise");
+  for (const auto& [hosts, ranks] : {std::pair{4, 4}, {4, 6}}) {  // even, and not
+    model.set_hosts(hosts, ranks);
+    CHECK(taken(model, Collective::alltoall, kib) == "hierarchical");
+    CHECK(taken(model, Collective::alltoall, 1024 * kib) == "pairwise");
+  }
+  model.set_hosts(4, 4, false);
+  CHECK(taken(model, Collective::alltoall, kib) == "pairwise");
+  // Bytes take as long either way, however many meet at a port.
+  const LinkCost only_bytes{0, 1e-9, 0, 0};
+  for (const std::size_t bytes : {kib, 64 * kib}) {
+    const Shape shape{
+        .ranks = 16, .bytes = bytes, .tuning = {512 * kib, 4}, .hosts = 4, .ranks_a_host = 4};
+    const auto seconds = [&](std::string_view name) {
+      return cost_on(only_bytes, *find_algorithm(Collective::alltoall, name), shape);
+    };
+    CHECK(seconds("hierarchical") == Approx(seconds("pairwise")));
+  }
+}
+
 TEST_CASE("a model takes the round trip for what a message costs, where that is far",
           "[cheapest]") {
   Model model(8);
