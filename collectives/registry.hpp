@@ -30,6 +30,7 @@ PITH_ALGORITHM(allgather_bruck);
 PITH_ALGORITHM(allgather_views);
 PITH_ALGORITHM(allgather_hierarchical);
 PITH_ALGORITHM(barrier_dissemination);
+PITH_ALGORITHM(barrier_hierarchical);
 PITH_ALGORITHM(reduce_tree);
 PITH_ALGORITHM(reduce_hierarchical);
 PITH_ALGORITHM(reduce_scatter_ring);
@@ -84,6 +85,8 @@ inline constexpr std::array algorithm_table{
               HostNeed::several},
     Algorithm{"dissemination", Collective::barrier, barrier_dissemination,
               barrier_dissemination_cost},
+    Algorithm{"hierarchical", Collective::barrier, barrier_hierarchical, barrier_hierarchical_cost,
+              SendPattern::partners, any_ranks, false, HostNeed::several},
     Algorithm{"tree", Collective::reduce, reduce_tree, reduce_tree_cost},
     Algorithm{"hierarchical", Collective::reduce, reduce_hierarchical, reduce_hierarchical_cost,
               SendPattern::neighbours, any_ranks, false, HostNeed::several},

@@ -349,6 +349,45 @@ TEST_CASE("an alltoall by hosts takes what its cost says", "[hierarchical]") {
   }
 }
 
+namespace {
+
+// Seconds of a barrier that the rank `last` enters after a millisecond. Nobody may leave earlier.
+double barrier_seconds(const char* name, const std::vector<int>& hosts, int last) {
+  const Algorithm& barrier = *find_algorithm(Collective::barrier, name);
+  SimConfig config;
+  config.ranks = static_cast<int>(hosts.size());
+  config.link_of = [&](int from, int to) {
+    return hosts[std::size_t(from)] == hosts[std::size_t(to)] ? SimLink{1e-9, 0}
+                                                              : SimLink{1e-6, 1e-9};
+  };
+  World world(config);
+  world.set_hosts(hosts);
+  world.start_s = [last](int rank) { return rank == last ? 1e-3 : 1e-6 * rank; };
+  auto task = [&](Call& call, int) { return barrier.run(call, {}); };
+  for (const Error& error : run_ranks(world, task)) REQUIRE(!error);
+  for (int rank = 0; rank < config.ranks; ++rank) REQUIRE(world.ended_s(rank) >= 1e-3);
+  REQUIRE(world.leaks() == "");
+  return world.elapsed_s() - 1e-3;
+}
+
+}  // namespace
+
+TEST_CASE("nobody leaves a barrier by hosts before everybody has come", "[hierarchical]") {
+  for (const std::vector<int>& hosts : layouts) {
+    for (int last = 0; last < static_cast<int>(hosts.size()); ++last) {
+      INFO(describe_hosts(hosts) << ", rank " << last << " is the last");
+      barrier_seconds("hierarchical", hosts, last);
+    }
+  }
+}
+
+TEST_CASE("a barrier by hosts takes as many rounds as one of a rank each", "[hierarchical]") {
+  for (const auto& [hosts, ranks] : {std::pair{2, 4}, {4, 4}, {3, 5}}) {
+    const double seconds = barrier_seconds("hierarchical", even_hosts(hosts, ranks, false), 1);
+    CHECK(seconds == Approx(1e-6 * ceil_log2(hosts)).epsilon(0.05));
+  }
+}
+
 TEST_CASE("a reduction by hosts takes half as long as one by ranks", "[hierarchical]") {
   for (const auto& hosts : {even_hosts(2, 2, false), even_hosts(4, 4, false)}) {
     const auto seconds = [&](const char* name) {

@@ -151,16 +151,19 @@ TEST_CASE("hosts that do not have as many ranks get each block once", "[cheapest
   CHECK(seconds(4, 4) > 2 * seconds(2, 4));  // three rounds for one
 }
 
-TEST_CASE("hosts with several ranks join short blocks", "[cheapest]") {
+TEST_CASE("hosts with several ranks join short blocks, and meet in a barrier", "[cheapest]") {
   Model model(16);
   CHECK(taken(model, Collective::alltoall, kib) == "pairwise");
+  CHECK(taken(model, Collective::barrier, 0) == "dissemination");
   for (const auto& [hosts, ranks] : {std::pair{4, 4}, {4, 6}}) {  // even, and not
     model.set_hosts(hosts, ranks);
     CHECK(taken(model, Collective::alltoall, kib) == "hierarchical");
     CHECK(taken(model, Collective::alltoall, 1024 * kib) == "pairwise");
+    CHECK(taken(model, Collective::barrier, 0) == "hierarchical");
   }
   model.set_hosts(4, 4, false);
   CHECK(taken(model, Collective::alltoall, kib) == "pairwise");
+  CHECK(taken(model, Collective::barrier, 0) == "dissemination");
   // Bytes take as long either way, however many meet at a port.
   const LinkCost only_bytes{0, 1e-9, 0, 0};
   for (const std::size_t bytes : {kib, 64 * kib}) {
