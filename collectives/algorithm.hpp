@@ -88,7 +88,7 @@ Tuning varied(Tuning tuning, Variant variant);
 // The factor by which every input of a sum is multiplied first, if `used`: the element at `where`,
 // read when the call runs, or, if `where` is null, the one in `bits`.
 struct Factor {
-  std::uint64_t bits = 0;
+  ElementBits bits = {};
   const std::byte* where = nullptr;
   bool used = false;
 };

@@ -104,7 +104,7 @@ void scale_average(CollectiveArgs& args, int ranks) {
   const NarrowExponent exponent = narrow_exponent(args.type);
   if (args.op != Op::avg || !reduces(args.collective) || exponent.bias == 0 || ranks == 1) return;
   const int halvings = std::min(ceil_log2(ranks), exponent.bias - 1);  // the factor stays normal
-  args.factor.bits = static_cast<std::uint64_t>(exponent.bias - halvings) << exponent.shift;
+  args.factor.bits = {static_cast<std::uint64_t>(exponent.bias - halvings) << exponent.shift};
   args.factor.used = true;
   args.divisor = std::ldexp(static_cast<float>(ranks), -halvings);
   if (args.divisor == 1) args.op = Op::sum;

@@ -39,7 +39,7 @@ ReduceArgs reduce_args(std::initializer_list<const std::byte*> in, std::byte* ou
 }
 
 MapArgs copy_args(std::byte* out, const std::byte* in, std::size_t bytes) {
-  return {out, in, bytes, 0, nullptr, 0};
+  return {out, in, bytes, {}, nullptr, 0};
 }
 
 void measure_dense(std::size_t bytes) {

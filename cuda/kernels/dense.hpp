@@ -104,7 +104,7 @@ struct MapArgs {
   std::byte* out;
   const std::byte* in;
   std::size_t count;
-  std::uint64_t bits;      // scale: the factor, if `where` is null
+  std::uint64_t bits[2];   // scale: the factor, if `where` is null
   const std::byte* where;  // scale: address of the factor
   float divisor;           // divide
 };
@@ -223,7 +223,9 @@ struct Reduce {
         if (first + k < args.inputs) result = combine<kOp>(result, taken[k]);
       }
     }
-    if (kOp == Op::sum && args.divisor != 0) result = divide(result, args.divisor);
+    if constexpr (kOp == Op::sum) {
+      if (args.divisor != 0) result = divide(result, args.divisor);
+    }
     for (unsigned o = 0; o < args.outputs; ++o) store_element(args.out[o], i, result, aligned);
   }
 

@@ -62,6 +62,15 @@
   PITH_CUDA_OPS(X, f8e4m3, F8e4m3) \
   PITH_CUDA_OPS(X, f8e5m2, F8e5m2)
 
+#define PITH_CUDA_COMPLEX_OPS(X, name, T)      \
+  X(reduce_##name##_prod, Reduce<T, Op::prod>) \
+  X(scale_##name, Scale<T>)
+
+// Sums and averages are those of reals.
+#define PITH_CUDA_COMPLEX_KERNELS(X)            \
+  PITH_CUDA_COMPLEX_OPS(X, c64, Complex<float>) \
+  PITH_CUDA_COMPLEX_OPS(X, c128, Complex<double>)
+
 #define PITH_CUDA_CAST_KERNELS(X)    \
   PITH_CUDA_CASTS(X, f16, Half)      \
   PITH_CUDA_CASTS(X, f32, float)     \
@@ -122,6 +131,7 @@
 #define PITH_CUDA_KERNELS(X)   \
   PITH_CUDA_INTEGER_KERNELS(X) \
   PITH_CUDA_FLOAT_KERNELS(X)   \
+  PITH_CUDA_COMPLEX_KERNELS(X) \
   PITH_CUDA_BIT_KERNELS(X)     \
   PITH_CUDA_CAST_KERNELS(X)    \
   PITH_CUDA_SELECT_KERNELS(X)  \

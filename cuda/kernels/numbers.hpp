@@ -141,6 +141,18 @@ PITH_DEVICE Format encode(Real value) {
   return {static_cast<Bits>(sign | (code > Format::largest ? Format::overflow : code))};
 }
 
+// A complex number, in kernels of products: elsewhere it is a pair of reals.
+template <class Part>
+struct Complex {
+  Part real, imaginary;
+};
+
+template <class Part>
+PITH_DEVICE Complex<Part> multiply(Complex<Part> a, Complex<Part> b) {
+  return {canonical(a.real * b.real - a.imaginary * b.imaginary),
+          canonical(a.real * b.imaginary + a.imaginary * b.real)};
+}
+
 // The type that values are computed in: float32 for narrow floats, else the type itself.
 template <class T>
 PITH_DEVICE auto widen(T value) {
@@ -185,6 +197,12 @@ PITH_DEVICE T combine_values(T a, T b) {
     if constexpr (kOp == Op::lxor) return static_cast<T>((a != 0) != (b != 0));
     return (a < b) == (kOp == Op::max) ? b : a;
   }
+}
+
+template <Op kOp, class Part>
+PITH_DEVICE Complex<Part> combine(Complex<Part> a, Complex<Part> b) {
+  static_assert(kOp == Op::prod);
+  return multiply(a, b);
 }
 
 template <Op kOp, class T>

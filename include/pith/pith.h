@@ -89,7 +89,9 @@ typedef enum {
   pithFloat64 = 8,
   pithBfloat16 = 9,
   pithFloat8e4m3 = 10,
-  pithFloat8e5m2 = 11
+  pithFloat8e5m2 = 11,
+  pithComplex64 = 12, /* two float32, the real part first */
+  pithComplex128 = 13 /* two float64 */
 } pithDataType_t;
 
 /* Integer sums wrap around. Integer avg is the wrapped sum divided by the number of ranks, rounded
@@ -98,7 +100,9 @@ typedef enum {
  * a power of two before they are added, so that the sum does not overflow unless the mean does.
  * max and min: a NaN wins over any number, and -0 < +0.
  * band, bor and bxor combine each bit; land, lor and lxor take any number but 0 for true and give 0
- * or 1, also where only one operand exists. These six are for integer types. */
+ * or 1, also where only one operand exists. These six are for integer types.
+ * Complex types have sum, prod and avg. A product is (ac - bd) + (ad + bc)i, each step rounded;
+ * C's rules for infinite factors are not applied. */
 typedef enum {
   pithSum = 0,
   pithProd = 1,

@@ -105,9 +105,9 @@ std::string describe(pithRedOp_t op) {
 
 std::string describe(pithDataType_t type) {
   constexpr std::string_view names[dtype_count] = {
-      "pithInt8",    "pithUint8",    "pithInt32",      "pithUint32",
-      "pithInt64",   "pithUint64",   "pithFloat16",    "pithFloat32",
-      "pithFloat64", "pithBfloat16", "pithFloat8e4m3", "pithFloat8e5m2"};
+      "pithInt8",       "pithUint8",      "pithInt32",     "pithUint32",    "pithInt64",
+      "pithUint64",     "pithFloat16",    "pithFloat32",   "pithFloat64",   "pithBfloat16",
+      "pithFloat8e4m3", "pithFloat8e5m2", "pithComplex64", "pithComplex128"};
   return with_name(names, type);
 }
 
@@ -122,8 +122,10 @@ namespace {
 Error check_defined(const char* function, pithRedOp_t op, pithDataType_t type) {
   if (is_defined(static_cast<Op>(op), static_cast<DType>(type))) [[likely]]
     return {};
-  return bad(function, fmt::format("op is {} and type is {}, expected an integer type for this op",
-                                   describe(op), describe(type)));
+  return bad(
+      function,
+      fmt::format("op is {} and type is {}, expected {} for this op", describe(op), describe(type),
+                  op < pithBand ? "a type that is not complex" : "an integer type"));
 }
 
 }  // namespace

@@ -67,7 +67,7 @@ void Accumulator::scale(Compute& vectors, float factor) const {
   std::uint64_t bits = 0;
   std::memcpy(&bits, &factor, sizeof factor);
   auto* const data = reinterpret_cast<std::byte*>(data_);
-  vectors.run<ScaleKernel>({data, data, count_, DType::f32, bits});
+  vectors.run<ScaleKernel>({data, data, count_, DType::f32, {bits}});
 }
 
 void Accumulator::copy_to(std::byte* out) const {

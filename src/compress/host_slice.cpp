@@ -88,7 +88,7 @@ void HostSlice::scale(Compute& host, float factor) {
   std::memcpy(&bits, &factor, sizeof factor);
   for (Kept& kept : kept_) {
     auto* data = reinterpret_cast<std::byte*>(kept.memory.data());
-    if (data) host.run<ScaleKernel>({data, data, kept.memory.count(), DType::f32, bits});
+    if (data) host.run<ScaleKernel>({data, data, kept.memory.count(), DType::f32, {bits}});
   }
 }
 

@@ -81,7 +81,7 @@ struct ScaleKernel {
     const std::byte* in;
     std::size_t count;
     DType type;
-    std::uint64_t bits;
+    ElementBits bits;
     const std::byte* where = nullptr;
   };
   static std::size_t work_bytes(const Args& args) { return args.count * size_of(args.type); }

@@ -26,6 +26,7 @@ void combine_scalar(const Combine& call);
 
 void combine_integers(const Combine& call);
 void combine_floats(const Combine& call);
+void multiply_complex(const Combine& call);
 void combine_narrow_floats(const Combine& call);
 
 }  // namespace pith::kernels

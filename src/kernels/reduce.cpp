@@ -17,8 +17,17 @@ constexpr std::size_t short_bytes = 32;
 // reduce_many folds blocks of this size, so that the running result stays in the L1 cache.
 constexpr std::size_t block_bytes = 16 * 1024;
 
+void combine_complex(const Combine& call) {
+  if (call.op == Op::prod) return multiply_complex(call);
+  Combine parts = call;
+  parts.count *= 2;
+  parts.type = part_of(call.type);
+  combine_floats(parts);
+}
+
 void dispatch(const Combine& call) {
-  if (!is_float(call.type)) return combine_integers(call);
+  if (is_integer(call.type)) return combine_integers(call);
+  if (is_complex(call.type)) return combine_complex(call);
   if (call.type == DType::f32 || call.type == DType::f64) return combine_floats(call);
   combine_narrow_floats(call);
 }

@@ -30,7 +30,7 @@ void reduce_many(std::byte* out, const std::byte* const* in, int n, std::size_t 
                  Op op, Stores stores = Stores::cached);
 
 // data[i] /= divisor. Integers: the divisor must be a whole number, and results are truncated.
-// Floats are divided in float32 (f64 in float64) and rounded once.
+// Floats are divided in float32 (f64 in float64) and rounded once, complex numbers part by part.
 void finish_avg(std::byte* data, std::size_t count, DType type, float divisor);
 
 // out[i] = in[i] * factor, bit-identical to reduce() with Op::prod. `out` may equal `in`.

@@ -37,6 +37,20 @@ struct FloatProduct {
   }
 };
 
+#if HWY_TARGET != HWY_SCALAR  // whose vectors have one lane
+// Of complex numbers, whose parts are neighbouring lanes.
+struct ComplexProduct {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V a, V b) const {
+    const V by_real = hn::Mul(hn::DupEven(a), b);
+    const V by_imaginary = hn::Mul(hn::DupOdd(a), hn::Reverse2(d, b));
+    // The square of i makes the real part a difference.
+    const V signs = hn::OddEven(hn::Zero(d), hn::SignBit(d));
+    return canonical_vector(d, hn::Add(by_real, hn::Xor(by_imaginary, signs)));
+  }
+};
+#endif
+
 struct FloatQuotient {
   float divisor;
   template <class D, class V>
@@ -90,6 +104,18 @@ void floats(const Combine& call) {
 #endif
 }
 
+void complex_product(const Combine& call) {
+#if HWY_TARGET == HWY_SCALAR
+  combine_scalar(call);
+#else
+  Combine parts = call;
+  parts.count *= 2;
+  parts.stores = Stores::cached;  // streamed vectors could begin with an imaginary part
+  call.type == DType::c64 ? run<float>(ComplexProduct(), parts)
+                          : run<double>(ComplexProduct(), parts);
+#endif
+}
+
 }  // namespace pith::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -98,6 +124,9 @@ namespace pith::kernels {
 
 HWY_EXPORT(floats);
 void combine_floats(const Combine& call) { HWY_DYNAMIC_DISPATCH(floats)(call); }
+
+HWY_EXPORT(complex_product);
+void multiply_complex(const Combine& call) { HWY_DYNAMIC_DISPATCH(complex_product)(call); }
 
 }  // namespace pith::kernels
 #endif

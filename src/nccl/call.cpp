@@ -1,5 +1,7 @@
 #include "nccl/call.hpp"
 
+#include <fmt/format.h>
+
 #include <array>
 
 #include "api/completion.hpp"
@@ -11,6 +13,14 @@ std::string_view name_of(Kind kind) {
       "AllReduce", "Broadcast", "Bcast",   "Reduce", "AllGather", "ReduceScatter",
       "AlltoAll",  "Gather",    "Scatter", "Send",   "Recv"};
   return names[static_cast<std::size_t>(kind)];
+}
+
+Error check_type(std::string_view function, ncclDataType_t type) {
+  const int number = static_cast<int>(type);
+  if (number >= 0 && number < ncclNumTypes) [[likely]]
+    return {};
+  return {Code::invalid_argument,
+          fmt::format("{}: type is {}, expected 0 to {}", function, number, ncclNumTypes - 1)};
 }
 
 pithResult_t issue(const NcclCall& call) {

@@ -43,6 +43,8 @@ struct NcclCall {
 inline pithComm_t ours(ncclComm_t comm) { return reinterpret_cast<pithComm_t>(comm); }
 inline pithComm_t* ours(ncclComm_t* comm) { return reinterpret_cast<pithComm_t*>(comm); }
 
+// An error if NCCL has no such type: its number may be that of one of Pith's own.
+Error check_type(std::string_view function, ncclDataType_t type);
 // Calls the corresponding function of pith.h.
 pithResult_t issue(const NcclCall& call);
 // Runs the call through Pith, compression or the other NCCL: at once, or at the end of the group.

@@ -74,6 +74,8 @@ NCCL_EXPORT(ncclResult_t, ncclRecv,
 NCCL_EXPORT(ncclResult_t, ncclRedOpCreatePreMulSum,
             (ncclRedOp_t * op, void* scalar, ncclDataType_t type, ncclScalarResidence_t residence,
              ncclComm_t comm)) {
+  constexpr const char* function = "ncclRedOpCreatePreMulSum";
+  if (pith::Error error = check_type(function, type)) return guarded([&] { return error; });
   return answer(pithRedOpCreatePreMulSum(
       reinterpret_cast<pithRedOp_t*>(op), scalar, static_cast<pithDataType_t>(type),
       static_cast<pithScalarResidence_t>(residence), ours(comm)));

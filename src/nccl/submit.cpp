@@ -98,14 +98,16 @@ Error check_empty(const NcclCall& call) {
   return error;
 }
 
-// Pith's operations on bits have numbers that NCCL gives to none.
+// Pith's operations on bits and its complex types have numbers that NCCL gives to none.
 bool is_unknown(ncclRedOp_t op) {
   return op >= ncclNumOps && static_cast<int>(op) < static_cast<int>(pithNumOps);
 }
+bool is_unknown(ncclDataType_t type) { return type < 0 || type >= ncclNumTypes; }
 
 Error refuse_unknown(const NcclCall& call) {
   const std::string function = fmt::format("nccl{}", name_of(call.kind));
   if (Error error = api::check_communicator(function.c_str(), ours(call.comm))) return error;
+  if (Error error = check_type(function, call.type)) return error;
   return {
       Code::invalid_argument,
       fmt::format("{}: op is {}, expected 0 to {} or what ncclRedOpCreatePreMulSum made for this "
@@ -276,7 +278,7 @@ Error join_group(std::string_view function, bool blocking) {
 
 ncclResult_t submit(const NcclCall& call) {
   const pithComm_t comm = ours(call.comm);
-  if (is_unknown(call.op)) [[unlikely]] {
+  if (is_unknown(call.op) || is_unknown(call.type)) [[unlikely]] {
     return fail_group(guarded([&] { return refuse_unknown(call); }));
   }
   if (call.count == 0 && !is_message(call.kind)) [[unlikely]] {

@@ -339,7 +339,7 @@ void Rank::ends(pithResult_t result, Where where) const {
 }
 
 std::size_t size_of(pithDataType_t type) {
-  constexpr std::array<std::size_t, 12> sizes = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+  constexpr std::array<std::size_t, 14> sizes = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1, 8, 16};
   return sizes[static_cast<std::size_t>(type)];
 }
 
@@ -348,8 +348,20 @@ std::uint64_t bits_of(unsigned value, pithDataType_t type) {
     int mantissa;
     int bias;
   };
-  constexpr std::array<Format, 12> formats = {
-      {{}, {}, {}, {}, {}, {}, {10, 15}, {23, 127}, {52, 1023}, {7, 127}, {3, 7}, {2, 15}}};
+  constexpr std::array<Format, 14> formats = {{{},
+                                               {},
+                                               {},
+                                               {},
+                                               {},
+                                               {},
+                                               {10, 15},
+                                               {23, 127},
+                                               {52, 1023},
+                                               {7, 127},
+                                               {3, 7},
+                                               {2, 15},
+                                               {23, 127},
+                                               {52, 1023}}};
   const Format format = formats[static_cast<std::size_t>(type)];
   if (format.bias == 0 || value == 0) return value;
   const int exponent = std::bit_width(value) - 1;
@@ -361,12 +373,12 @@ std::uint64_t bits_of(unsigned value, pithDataType_t type) {
 }
 
 void store(char* at, std::size_t index, pithDataType_t type, unsigned value) {
-  const std::uint64_t bits = bits_of(value, type);
+  const std::array<std::uint64_t, 2> bits = {bits_of(value, type)};
   std::memcpy(at + index * size_of(type), &bits, size_of(type));
 }
 
 bool holds(const char* at, std::size_t index, pithDataType_t type, unsigned value) {
-  const std::uint64_t bits = bits_of(value, type);
+  const std::array<std::uint64_t, 2> bits = {bits_of(value, type)};
   return std::memcmp(at + index * size_of(type), &bits, size_of(type)) == 0;
 }
 

@@ -146,15 +146,16 @@ class Buffer {
 // Values that no enumerator has. C callers may pass any; the sanitizer for undefined behaviour lets
 // only those through that have no more bits than the largest enumerator.
 #if defined(__SANITIZE_ADDRESS__)
-inline constexpr std::array<int, 2> wild_types = {12, 15};
+inline constexpr std::array<int, 2> wild_types = {14, 15};
 inline constexpr std::array<int, 2> wild_ops = {11, 15};
 #else
-inline constexpr std::array<int, 4> wild_types = {12, 99, -1, -2147483647};
+inline constexpr std::array<int, 4> wild_types = {14, 99, -1, -2147483647};
 inline constexpr std::array<int, 4> wild_ops = {11, 99, -1, -2147483647};
 #endif
 
 std::size_t size_of(pithDataType_t type);
-// The bits of a small whole number (up to 63, as far as the type can hold it) in a type.
+// The bits of a small whole number (up to 63, as far as the type can hold it) in a type; of a
+// complex one those of the real part.
 std::uint64_t bits_of(unsigned value, pithDataType_t type);
 void store(char* at, std::size_t index, pithDataType_t type, unsigned value);
 // Compares element by element, as bits.

@@ -39,6 +39,7 @@ inline unsigned result_of(pithRedOp_t op, int size, std::size_t i) {
 // any order.
 inline bool is_exact(pithDataType_t type, pithRedOp_t op, int size) {
   if (op >= pithBand) return type < pithFloat16;
+  if (op == pithMax || op == pithMin) return type < pithComplex64;
   if (op == pithSum) {
     return (type != pithFloat8e4m3 || size <= 16) && (type != pithFloat8e5m2 || size <= 8);
   }

@@ -10,7 +10,7 @@ using namespace ranks;
 
 namespace {
 
-constexpr int types = 12;
+constexpr int types = 14;
 constexpr int ops = pithNumOps;
 
 // How the buffers of one call lie; differs from rank to rank where ranks may differ.

@@ -226,7 +226,7 @@ void errors_in_groups(Rank& self) {
   ok(pithGroupStart());
   ok(pithAllReduce(&one, &sum, 1, pithInt64, pithSum, comm, nullptr));
   fails(pithAllReduce(&one, &sum, 1, bad_type, pithSum, comm, nullptr), pithInvalidArgument,
-        {"pithAllReduce", "type is", "expected 0 to 11"});
+        {"pithAllReduce", "type is", "expected 0 to 13"});
   fails(pithGroupEnd(), pithInvalidArgument, {"type is"});
   ensure(sum == -1, "a refused group has run");
 

@@ -9,7 +9,7 @@ using namespace ranks;
 
 namespace {
 
-constexpr int types = 12;
+constexpr int types = 14;
 
 // Eight bytes of a message at once, as a hash for each takes longer than sending it.
 constexpr std::size_t word_bytes = sizeof(std::uint64_t);

@@ -31,7 +31,7 @@ void bad_arguments(Rank& self) {
   fails(reduce(a, nullptr, 4, 7, 0, comm, nullptr), bad, {"recv is NULL"});
   for (const int type : wild_types) {
     fails(reduce(a, b, 4, type, 0, comm, nullptr), bad,
-          {"type is " + std::to_string(type), "expected 0 to 11"});
+          {"type is " + std::to_string(type), "expected 0 to 13"});
   }
   for (const int op : wild_ops) {
     fails(reduce(a, b, 4, 7, op, comm, nullptr), bad,

@@ -8,7 +8,7 @@ using namespace ranks;
 
 namespace {
 
-constexpr int types = 12;
+constexpr int types = 14;
 constexpr int ops = pithNumOps;
 constexpr std::array<std::size_t, 7> counts = {1, 3, 64, 1021, 5003, 40'000, 0};
 
@@ -198,7 +198,7 @@ void premultiplied(Rank& self) {
     const auto size = static_cast<std::size_t>(self.size);
     unsigned sum = 0;
     for (int r = 0; r < self.size; ++r) sum += static_cast<unsigned>(r % 2 + 1);
-    char scalar[8] = {};
+    char scalar[16] = {};
     const Buffer beside(sizeof scalar, false);
     for (char* at : {scalar, beside.data()}) {
       store(at, 0, t, static_cast<unsigned>(self.rank % 2 + 1));

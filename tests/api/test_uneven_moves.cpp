@@ -9,7 +9,7 @@ using namespace ranks;
 
 namespace {
 
-constexpr int types = 12;
+constexpr int types = 14;
 constexpr int ops = pithNumOps;
 constexpr int kinds = 6;
 

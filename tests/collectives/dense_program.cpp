@@ -161,18 +161,22 @@ Task<Error> DenseProgram::start(Call& call, int rank) {
 // products over all ranks stay within the range of the narrowest type.
 std::vector<std::byte> DenseProgram::input(int rank) const {
   std::vector<std::byte> bytes(send_bytes());
-  const bool floats = is_float(case_.type) && reduces(case_.algorithm->collective);
+  const bool floats = !is_integer(case_.type) && reduces(case_.algorithm->collective);
   for (std::size_t i = 0; i < bytes.size() / element(); ++i) {
     const std::uint64_t bits = random_bits(case_.seed, static_cast<std::uint64_t>(rank), i);
     std::byte* to = bytes.data() + i * element();
     if (!floats) {
       const std::uint64_t integer =
           reduces(case_.algorithm->collective) ? integer_for(case_.op, case_.ranks, bits) : bits;
-      std::memcpy(to, &integer, element());
+      const ElementBits element_bits = {integer, ~integer};
+      std::memcpy(to, &element_bits, element());
       continue;
     }
     const double uniform = static_cast<double>(bits >> 11) * 0x1p-53;
-    store_float(case_.type, to, case_.op == Op::prod ? 0.875 + 0.375 * uniform : 4 * uniform - 2);
+    const double other = static_cast<double>(bits & 0xffffff) * 0x1p-24;
+    store_number(case_.type, to,
+                 case_.op == Op::prod ? Number(0.875 + 0.375 * uniform, other / 2 - 0.25)
+                                      : Number(4 * uniform - 2, 4 * other - 2));
   }
   return bytes;
 }
@@ -180,8 +184,8 @@ std::vector<std::byte> DenseProgram::input(int rank) const {
 std::vector<std::byte> DenseProgram::factor(int rank) const {
   std::vector<std::byte> bytes(element());
   const auto number = static_cast<std::uint64_t>(rank) + 3;
-  if (is_float(case_.type)) {
-    store_float(case_.type, bytes.data(), 0.25 + 0.125 * static_cast<double>(number % 7));
+  if (!is_integer(case_.type)) {
+    store_number(case_.type, bytes.data(), {0.25 + 0.125 * static_cast<double>(number % 7), -0.5});
   } else {
     std::memcpy(bytes.data(), &number, element());
   }
@@ -194,8 +198,9 @@ std::vector<std::byte> DenseProgram::scaled_input(int rank) const {
   const std::vector<std::byte> by = factor(rank);
   for (std::size_t i = 0; i < bytes.size(); i += element()) {
     std::byte* at = bytes.data() + i;
-    if (is_float(case_.type)) {
-      store_float(case_.type, at, load_float(case_.type, at) * load_float(case_.type, by.data()));
+    if (!is_integer(case_.type)) {
+      store_number(case_.type, at,
+                   load_number(case_.type, at) * load_number(case_.type, by.data()));
     } else {
       const std::uint64_t product = combine_integers(
           case_.type, Op::prod, load_integer(case_.type, at), load_integer(case_.type, by.data()));
@@ -230,21 +235,21 @@ std::string DenseProgram::check_floats(const Inputs& inputs, int rank, std::size
   const Precision precision = precision_of(case_.type);
   const bool exact = case_.op == Op::max || case_.op == Op::min;
   for (std::size_t i = 0; i < case_.count; ++i) {
-    long double expected = 0;
+    Number expected = 0;
     long double size = 0;
     for (std::size_t r = 0; r < inputs.size(); ++r) {
-      const long double x = load_float(case_.type, inputs[r].data() + own + i * element());
+      const Number x = load_number(case_.type, inputs[r].data() + own + i * element());
       expected = r == 0 ? x : combine_floats(case_.op, expected, x);
-      size = case_.op == Op::prod ? expected * 1.5L : size + std::fabs(x);
+      size = case_.op == Op::prod ? magnitude_of(expected) * 1.5L : size + magnitude_of(x);
     }
-    if (case_.op == Op::avg) expected /= case_.ranks;
+    if (case_.op == Op::avg) expected /= static_cast<long double>(case_.ranks);
     if (case_.op == Op::avg) size /= case_.ranks;
     const long double allowed =
         exact ? 0 : (case_.ranks + 1) * (precision.unit * size + precision.least);
-    const double got = load_float(case_.type, recv(rank) + i * element());
-    if (!(std::fabs(got - expected) <= allowed)) {
-      return fmt::format("rank {}: element {} is {}, not {} +- {}", rank, i, got,
-                         static_cast<double>(expected), static_cast<double>(allowed));
+    const Number got = load_number(case_.type, recv(rank) + i * element());
+    if (!(magnitude_of(got - expected) <= allowed)) {
+      return fmt::format("rank {}: element {} is {} + {}i, not {} + {}i +- {}", rank, i, got.real(),
+                         got.imag(), expected.real(), expected.imag(), allowed);
     }
   }
   return {};
@@ -270,7 +275,7 @@ std::string DenseProgram::check_reduced(const Inputs& inputs, const std::vector<
                                         int rank) const {
   const bool scattered = case_.algorithm->collective == Collective::reduce_scatter;
   const std::size_t own = scattered ? block_of(rank) : 0;
-  if (is_float(case_.type)) return check_floats(inputs, rank, own);
+  if (!is_integer(case_.type)) return check_floats(inputs, rank, own);
   return check_equal(rank, std::span(whole).subspan(own, recv_bytes()));
 }
 
@@ -279,14 +284,14 @@ std::string DenseProgram::check_scanned(Inputs inputs, int rank) const {
   const bool has_own = case_.algorithm->collective == Collective::scan;
   inputs.resize(static_cast<std::size_t>(rank) + (has_own ? 1 : 0));
   return check_reduced(
-      inputs, is_float(case_.type) ? std::vector<std::byte>() : reduce_integers(inputs), rank);
+      inputs, is_integer(case_.type) ? reduce_integers(inputs) : std::vector<std::byte>(), rank);
 }
 
 std::string DenseProgram::check_reduced() const {
   Inputs inputs;
   for (int rank = 0; rank < case_.ranks; ++rank) inputs.push_back(scaled_input(rank));
   std::vector<std::byte> whole;
-  if (!is_float(case_.type)) whole = reduce_integers(inputs);
+  if (is_integer(case_.type)) whole = reduce_integers(inputs);
   std::string failure;
   for (int rank = 0; rank < case_.ranks && failure.empty(); ++rank) {
     if (!buffer(rank).has_recv) continue;
@@ -295,8 +300,8 @@ std::string DenseProgram::check_reduced() const {
       continue;
     }
     const bool repeated = rank > 0 && case_.algorithm->collective == Collective::allreduce;
-    failure = is_float(case_.type) && repeated ? check_equal(rank, {recv(0), recv_bytes()})
-                                               : check_reduced(inputs, whole, rank);
+    failure = !is_integer(case_.type) && repeated ? check_equal(rank, {recv(0), recv_bytes()})
+                                                  : check_reduced(inputs, whole, rank);
   }
   return failure;
 }
@@ -311,7 +316,7 @@ std::string DenseProgram::check_result(int rank) const {
   if (!reduces(collective)) return check_equal(rank, expected(inputs, rank));
   if (scans(collective)) return check_scanned(std::move(inputs), rank);
   return check_reduced(
-      inputs, is_float(case_.type) ? std::vector<std::byte>() : reduce_integers(inputs), rank);
+      inputs, is_integer(case_.type) ? reduce_integers(inputs) : std::vector<std::byte>(), rank);
 }
 
 // Of collectives that move.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <complex>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -63,7 +64,8 @@ constexpr std::uint64_t divide_integer(DType type, std::uint64_t value, int rank
 
 // --- floats ---
 
-// Half of the distance from 1 to the next number, and the smallest number above 0.
+// Half of the distance from 1 to the next number, and the smallest number above 0. Of complex types
+// four times as much: a product is three roundings in each part.
 struct Precision {
   double unit;
   double least;
@@ -81,6 +83,10 @@ constexpr Precision precision_of(DType type) {
       return {0x1p-3, 0x1p-16};
     case DType::f32:
       return {0x1p-24, 0x1p-149};
+    case DType::c64:
+      return {0x1p-22, 0x1p-147};
+    case DType::c128:
+      return {0x1p-51, 0};
     default:
       return {0x1p-53, 0};
   }
@@ -132,10 +138,32 @@ inline void store_float(DType type, std::byte* to, double value) {
   }
 }
 
-inline long double combine_floats(Op op, long double a, long double b) {
+// A float of any type, real ones with 0 as imaginary part.
+using Number = std::complex<long double>;
+
+inline Number load_number(DType type, const std::byte* from) {
+  if (!is_complex(type)) return load_float(type, from);
+  const DType part = part_of(type);
+  return {load_float(part, from), load_float(part, from + size_of(part))};
+}
+
+inline void store_number(DType type, std::byte* to, Number value) {
+  const auto real = static_cast<double>(value.real());
+  if (!is_complex(type)) return store_float(type, to, real);
+  const DType part = part_of(type);
+  store_float(part, to, real);
+  store_float(part, to + size_of(part), static_cast<double>(value.imag()));
+}
+
+// Within a factor of 1.5 of the absolute value, and cheaper.
+inline long double magnitude_of(Number value) {
+  return std::fabs(value.real()) + std::fabs(value.imag());
+}
+
+inline Number combine_floats(Op op, Number a, Number b) {
   if (op == Op::prod) return a * b;
-  if (op == Op::max) return a < b ? b : a;
-  if (op == Op::min) return a < b ? a : b;
+  if (op == Op::max) return a.real() < b.real() ? b : a;
+  if (op == Op::min) return a.real() < b.real() ? a : b;
   return a + b;
 }
 

@@ -152,7 +152,7 @@ CollectiveArgs UnevenProgram::args(int rank) {
   args.uneven = {own.send.blocks.empty() ? nullptr : own.send.blocks.data(),
                  own.recv.blocks.empty() ? nullptr : own.recv.blocks.data(), ranks_.size()};
   args.factor.used = case_.premultiplied;
-  args.factor.bits = factor(rank);
+  args.factor.bits = {factor(rank)};
   return args;
 }
 

@@ -93,13 +93,14 @@ void run_moves(Blocks& b, int root) {
 void run_types(Rank& rank) {
   const Gpu gpu;
   constexpr std::size_t elements = 5003;
-  const Memory send(gpu, 8 * elements), recv(gpu, 8 * elements);
+  const Memory send(gpu, 16 * elements), recv(gpu, 16 * elements);
   const ranks::Comm comm(rank.join());
   rank.meet();
   const auto size = static_cast<unsigned>(rank.size);
-  for (const pithDataType_t type : {pithInt8, pithUint8, pithInt32, pithInt64, pithUint64,
-                                    pithFloat16, pithFloat32, pithFloat64, pithBfloat16}) {
-    for (const pithRedOp_t op : {pithSum, pithMax}) {
+  for (const pithDataType_t type :
+       {pithInt8, pithUint8, pithInt32, pithInt64, pithUint64, pithFloat16, pithFloat32,
+        pithFloat64, pithBfloat16, pithComplex64, pithComplex128}) {
+    for (const pithRedOp_t op : {pithSum, type < pithComplex64 ? pithMax : pithProd}) {
       for (std::size_t i = 0; i < elements; ++i) {
         ranks::store(send.image(), i, type,
                      static_cast<unsigned>(i % 7 + 1) + static_cast<unsigned>(rank.rank));
@@ -110,8 +111,8 @@ void run_types(Rank& rank) {
       recv.get();
       for (std::size_t i = 0; i < elements; ++i) {
         const auto own = static_cast<unsigned>(i % 7 + 1);
-        const unsigned expected =
-            op == pithSum ? size * own + size * (size - 1) / 2 : own + size - 1;
+        unsigned expected = op == pithSum ? size * own + size * (size - 1) / 2 : own + size - 1;
+        for (unsigned r = 0; op == pithProd && r + 1 < size; ++r) expected *= own + r;
         ensure(ranks::holds(recv.image(), i, type, expected),
                "type " + std::to_string(type) + ", op " + std::to_string(op));
       }

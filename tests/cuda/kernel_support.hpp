@@ -70,8 +70,8 @@ inline RunnableKernel kernel(const std::string& name) {
 #endif
 
 inline std::string short_name(DType type) {
-  constexpr const char* names[] = {"i8",  "u8",  "i32", "u32",  "i64",    "u64",
-                                   "f16", "f32", "f64", "bf16", "f8e4m3", "f8e5m2"};
+  constexpr const char* names[] = {"i8",  "u8",  "i32",  "u32",    "i64",    "u64", "f16",
+                                   "f32", "f64", "bf16", "f8e4m3", "f8e5m2", "c64", "c128"};
   return names[static_cast<int>(type)];
 }
 

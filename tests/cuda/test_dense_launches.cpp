@@ -76,12 +76,12 @@ TEST_CASE("divisions and scales on a device are the host's") {
       runner.run<FinishAvgKernel>({out.data(), count, type, 3});
       REQUIRE(first_difference(out, expected) == -1);
       kernels::scale(expected.data(), a.data(), factor.data(), count, type);
-      std::uint64_t bits = 0;
+      ElementBits bits = {};
       std::memcpy(&bits, factor.data(), factor.size());
       runner.run<ScaleKernel>({out.data(), a.data(), count, type, bits});
       REQUIRE(first_difference(out, expected) == -1);
       std::fill(out.begin(), out.end(), std::byte{1});
-      runner.run<ScaleKernel>({out.data(), a.data(), count, type, 0, factor.data()});
+      runner.run<ScaleKernel>({out.data(), a.data(), count, type, {}, factor.data()});
       REQUIRE(first_difference(out, expected) == -1);
       runner.run<CopyKernel>({out.data(), a.data(), a.size()});
       REQUIRE(first_difference(out, a) == -1);

@@ -19,11 +19,13 @@ namespace pith::kernels::test {
 using Bytes = std::vector<std::byte>;
 
 inline constexpr std::array<DType, dtype_count> all_types = {
-    DType::i8,  DType::u8,  DType::i32, DType::u32,  DType::i64,    DType::u64,
-    DType::f16, DType::f32, DType::f64, DType::bf16, DType::f8e4m3, DType::f8e5m2};
+    DType::i8,  DType::u8,  DType::i32,  DType::u32,    DType::i64,    DType::u64, DType::f16,
+    DType::f32, DType::f64, DType::bf16, DType::f8e4m3, DType::f8e5m2, DType::c64, DType::c128};
 inline constexpr std::array<Op, op_count> all_ops = {Op::sum,  Op::prod, Op::max, Op::min,
                                                      Op::avg,  Op::band, Op::bor, Op::bxor,
                                                      Op::land, Op::lor,  Op::lxor};
+
+constexpr bool is_real_float(DType type) { return !is_integer(type) && !is_complex(type); }
 
 // Runs `body` on every target that was compiled and that this CPU has, down to the plain one.
 template <class Body>
@@ -41,15 +43,17 @@ void for_each_target(Body body) {
 }
 
 // The bit patterns that tell implementations apart: zeros, subnormals, the largest numbers,
-// infinities, NaNs with payloads, and their neighbours, of either sign.
+// infinities, NaNs with payloads, and their neighbours, of either sign. Of complex numbers: their
+// parts'.
 inline std::vector<std::uint64_t> special_patterns(DType type) {
+  if (is_complex(type)) type = part_of(type);
   const int bits = static_cast<int>(size_of(type)) * 8;
   int mantissa = bits == 64 ? 52 : 23;
   if (type == DType::f16) mantissa = 10;
   if (type == DType::bf16) mantissa = 7;
   if (type == DType::f8e4m3) mantissa = 3;
   if (type == DType::f8e5m2) mantissa = 2;
-  if (bits == 8 && !is_float(type)) mantissa = 3;
+  if (bits == 8 && is_integer(type)) mantissa = 3;
   const std::uint64_t sign = std::uint64_t{1} << (bits - 1);
   const std::uint64_t one_exponent = std::uint64_t{1} << mantissa;
   const std::uint64_t infinity = sign - one_exponent;
@@ -68,6 +72,7 @@ inline std::vector<std::uint64_t> special_patterns(DType type) {
 
 // `count` elements after `offset` bytes: half of them special, the others of random bits.
 inline Bytes random_elements(DType type, std::size_t count, std::size_t offset, unsigned seed) {
+  if (is_complex(type)) return random_elements(part_of(type), 2 * count, offset, seed);
   const auto specials = special_patterns(type);
   std::mt19937_64 random(seed);
   Bytes bytes(offset + count * size_of(type));

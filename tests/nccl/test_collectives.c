@@ -57,6 +57,12 @@ static void scaled_sums(struct client* me) {
   for (int i = 0; i < 4; ++i) CHECK(recv[i] == send[i] / 2 * (float)me->size);
   int whole = 1;
   FAILS(ncclInvalidArgument, ncclAllReduce(&whole, &whole, 1, ncclInt32, op, comm, NULL));
+  /* Pith has types with these numbers, NCCL has none. */
+  const ncclDataType_t none = ncclNumTypes;
+  FAILS(ncclInvalidArgument, ncclAllReduce(send, recv, 1, none, ncclSum, comm, NULL));
+  FAILS(ncclInvalidArgument, ncclSend(send, 1, none + 1, 0, comm, NULL));
+  FAILS(ncclInvalidArgument,
+        ncclRedOpCreatePreMulSum(&op, send, none, ncclScalarHostImmediate, comm));
   OK(ncclRedOpDestroy(op, comm));
   FAILS(ncclInvalidArgument, ncclRedOpDestroy(op, comm));
   FAILS(ncclInvalidArgument, ncclRedOpDestroy(ncclSum, comm));
