@@ -82,6 +82,14 @@ def test_types_that_numpy_has_and_pith_has_not(run):
     run(2, MINE + """
 z = np.array([1 + 2j, 3j], "complex64") * (rank + 1)
 same(comm.all_reduce(z), np.array([3 + 6j, 9j], "complex64"))
+same(comm.all_reduce(z, "prod"), np.array([-6 + 8j, -18], "complex64"))
+same(comm.scan(z.astype("complex128"), "prod"),
+     np.array([1 + 2j, 3j] if rank == 0 else [-6 + 8j, -18]))
+same(comm.all_reduce(z, pith.PreMulSum(2j)), np.array([-12 + 6j, -18], "complex64"))
+same(comm.reduce_scatter(z, "avg"), np.array([[1.5 + 3j], [4.5j]], "complex64")[rank])
+shared = pith.empty(2, "complex128")
+shared[:] = z
+same(comm.all_reduce(shared, out=shared), np.array([3 + 6j, 9j]))
 b = np.array([rank == 0, True, False])
 same(comm.all_reduce(b, "max"), np.array([True, True, False]))
 same(comm.all_reduce(b, "min"), np.array([False, True, False]))

@@ -55,7 +55,7 @@ std::string text_of(std::span<const std::int64_t> shape) {
 }
 
 ArrayArgument::ArrayArgument(const char* argument, nb::handle array, Access access,
-                             nb::handle dtype, std::uintptr_t stream) {
+                             nb::handle dtype, std::uintptr_t stream, bool reals) {
   try {
     if (!take_buffer(argument, array, access)) {
       const nb::object interface = PyObject_CheckBuffer(array.ptr())
@@ -68,6 +68,7 @@ ArrayArgument::ArrayArgument(const char* argument, nb::handle array, Access acce
       }
     }
     if (!dtype.is_none()) read_as(argument, dtype);
+    if (reals) type_ = in_reals(type_);
   } catch (...) {
     release();
     throw;

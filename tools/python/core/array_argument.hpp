@@ -25,10 +25,10 @@ class ArrayArgument {
  public:
   ArrayArgument() = default;
   // `argument`: its name in messages. `dtype`: how to read the elements, or None. `stream`: the
-  // CUDA stream of the call, which waits for what the array's own library does. Raises if the array
-  // cannot be used as it is.
+  // CUDA stream of the call, which waits for what the array's own library does. `reals`: complex
+  // numbers are taken as pairs of floats. Raises if the array cannot be used as it is.
   ArrayArgument(const char* argument, nb::handle array, Access access,
-                nb::handle dtype = nb::none(), std::uintptr_t stream = 0);
+                nb::handle dtype = nb::none(), std::uintptr_t stream = 0, bool reals = false);
   ~ArrayArgument() { release(); }
   ArrayArgument(ArrayArgument&& other) noexcept { *this = std::move(other); }
   ArrayArgument& operator=(ArrayArgument&& other) noexcept;

@@ -24,6 +24,7 @@ struct Options {
   bool async_op;
   nb::handle dtype;
   std::uintptr_t stream;
+  bool reals = false;  // compressors know no complex numbers
 
   pithStream_t handle() const { return reinterpret_cast<pithStream_t>(stream); }
 };
@@ -32,12 +33,12 @@ std::size_t elements(const ArrayArgument& array) { return array.items() * array.
 
 ArrayArgument input(const char* argument, nb::handle array, const Options& options,
                     Access access = Access::read) {
-  return {argument, array, access, options.dtype, options.stream};
+  return {argument, array, access, options.dtype, options.stream, options.reals};
 }
 
 ResultArray output(nb::handle x, const ArrayArgument& send, nb::handle out,
                    std::span<const std::int64_t> shape, const Options& options) {
-  return result_array(x, send, out, shape, options.dtype, options.stream);
+  return result_array(x, send, out, shape, options.dtype, options.stream, options.reals);
 }
 
 void check_root(const char* argument, int root, const Communicator& comm) {
@@ -141,7 +142,7 @@ nb::object reduce_by(const Call& call, bool has_result, Self self, nb::handle x,
 
 nb::object all_reduce(Self self, nb::handle x, nb::handle op, nb::handle out, nb::handle compressor,
                       bool async_op, nb::handle dtype, nb::handle stream) {
-  const Options options{async_op, dtype, stream_of(stream)};
+  const Options options{async_op, dtype, stream_of(stream), !compressor.is_none()};
   if (compressor.is_none()) return reduce_by(pithAllReduce, true, self, x, op, out, options);
   return all_reduce_compressed(self, x, op, out, compressor, options);
 }
@@ -169,7 +170,7 @@ nb::object exscan(Self self, nb::handle x, nb::handle op, nb::handle out, bool a
 // Without `out`, x is the array of the result, on the root too.
 nb::object broadcast(Self self, nb::handle x, int root, nb::handle out, nb::handle compressor,
                      bool async_op, nb::handle dtype, nb::handle stream) {
-  const Options options{async_op, dtype, stream_of(stream)};
+  const Options options{async_op, dtype, stream_of(stream), !compressor.is_none()};
   Coding coding(compressor);
   const pithCompressor_t with = coding.by;
   const pithComm_t comm = self.p->handle();
@@ -196,7 +197,7 @@ nb::object broadcast(Self self, nb::handle x, int root, nb::handle out, nb::hand
 
 nb::object all_gather(Self self, nb::handle x, nb::handle out, nb::handle compressor, bool async_op,
                       nb::handle dtype, nb::handle stream) {
-  const Options options{async_op, dtype, stream_of(stream)};
+  const Options options{async_op, dtype, stream_of(stream), !compressor.is_none()};
   Coding coding(compressor);
   const pithCompressor_t with = coding.by;
   const pithComm_t comm = self.p->handle();
@@ -238,7 +239,7 @@ nb::object gather(Self self, nb::handle x, int root, nb::handle out, bool async_
 nb::object reduce_scatter(Self self, nb::handle x, nb::handle op, nb::handle out,
                           nb::handle compressor, bool async_op, nb::handle dtype,
                           nb::handle stream) {
-  const Options options{async_op, dtype, stream_of(stream)};
+  const Options options{async_op, dtype, stream_of(stream), !compressor.is_none()};
   Coding coding(compressor);
   const pithCompressor_t with = coding.by;
   const pithComm_t comm = self.p->handle();
@@ -286,7 +287,7 @@ nb::object scatter(Self self, nb::handle x, int root, nb::handle out, bool async
 
 nb::object all_to_all(Self self, nb::handle x, nb::handle out, nb::handle compressor, bool async_op,
                       nb::handle dtype, nb::handle stream) {
-  const Options options{async_op, dtype, stream_of(stream)};
+  const Options options{async_op, dtype, stream_of(stream), !compressor.is_none()};
   Coding coding(compressor);
   const pithCompressor_t with = coding.by;
   const pithComm_t comm = self.p->handle();

@@ -15,7 +15,7 @@ struct Named {
 };
 
 // In the order of pithDataType_t.
-constexpr std::array<Named, 12> names{{
+constexpr std::array<Named, 14> names{{
     {"int8", pithInt8, 1},
     {"uint8", pithUint8, 1},
     {"int32", pithInt32, 4},
@@ -28,6 +28,8 @@ constexpr std::array<Named, 12> names{{
     {"bfloat16", pithBfloat16, 2},
     {"float8_e4m3", pithFloat8e4m3, 1},
     {"float8_e5m2", pithFloat8e5m2, 1},
+    {"complex64", pithComplex64, 8},
+    {"complex128", pithComplex128, 16},
 }};
 
 ElementType plain(pithDataType_t type, std::size_t bytes) { return {type, bytes, 1, Sums::all}; }
@@ -60,10 +62,18 @@ ElementType floating(std::size_t bytes) {
   }
 }
 
+// Pith knows no pair of float16.
 ElementType complex_of(std::size_t bytes) {
-  ElementType part = floating(bytes / 2);
-  if (part.sums == Sums::none) return opaque(bytes);
-  return {part.type, bytes, 2, Sums::linear};
+  switch (bytes) {
+    case 4:
+      return {pithFloat16, 4, 2, Sums::linear};
+    case 8:
+      return {pithComplex64, 8, 1, Sums::unordered};
+    case 16:
+      return {pithComplex128, 16, 1, Sums::unordered};
+    default:
+      return opaque(bytes);
+  }
 }
 
 ElementType boolean() { return {pithUint8, 1, 1, Sums::logical}; }
@@ -147,9 +157,15 @@ std::optional<ElementType> type_of_name(std::string_view name) {
   if (name == "float8_e4m3fn") name = "float8_e4m3";  // as PyTorch and ml_dtypes say
   if (name == "bool") return boolean();
   for (const Named& one : names) {
-    if (name == one.name) return plain(one.type, one.bytes);
+    if (name != one.name) continue;
+    return one.type < pithComplex64 ? plain(one.type, one.bytes) : complex_of(one.bytes);
   }
   return std::nullopt;
+}
+
+ElementType in_reals(const ElementType& type) {
+  if (type.sums != Sums::unordered) return type;
+  return {floating(type.item_bytes / 2).type, type.item_bytes, 2, Sums::linear};
 }
 
 std::string type_names() {
@@ -161,6 +177,7 @@ std::string type_names() {
 std::string text_of(const ElementType& type) {
   switch (type.sums) {
     case Sums::all:
+    case Sums::unordered:
       return name_of(type.type);
     case Sums::linear:
       return std::string("complex of ") + name_of(type.type);

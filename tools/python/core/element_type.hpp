@@ -13,10 +13,11 @@ namespace pith::python {
 
 // What a type can be used for, besides being moved.
 enum class Sums {
-  all,      // every operation
-  linear,   // sum and avg: complex numbers are pairs of floats
-  logical,  // max, min, and those of bits and truth values: booleans
-  none,     // a type that Pith does not know, moved as bytes
+  all,        // every operation
+  unordered,  // sum, avg and prod: complex numbers
+  linear,     // sum and avg: complex numbers as pairs of floats
+  logical,    // max, min, and those of bits and truth values: booleans
+  none,       // a type that Pith does not know, moved as bytes
 };
 
 struct ElementType {
@@ -34,6 +35,8 @@ std::optional<ElementType> type_of_dlpack(std::uint8_t code, std::uint8_t bits,
                                           std::uint16_t lanes);
 // Of a name, as "float32" or "bfloat16".
 std::optional<ElementType> type_of_name(std::string_view name);
+// Complex numbers as pairs of floats; other types as they are.
+ElementType in_reals(const ElementType& type);
 // All names, for messages.
 std::string type_names();
 const char* name_of(pithDataType_t type);

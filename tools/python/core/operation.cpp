@@ -40,6 +40,9 @@ void check_defined(pithRedOp_t op, const ElementType& type) {
       if (!is_of_bits || type.type < pithFloat16) return;
       refuse(std::string("x is ") + name_of(type.type) + ", for which " + name +
              " is not defined, expected integers or booleans");
+    case Sums::unordered:
+      if (is_linear || op == pithProd) return;
+      refuse("x is complex, for which " + name + " is not defined");
     case Sums::linear:
       if (!is_linear) refuse("x is complex, for which " + name + " is not defined");
       return;
@@ -65,6 +68,11 @@ nb::bytes pack(nb::handle scalar, pithDataType_t type) {
     value += 0x7fff + (value >> 16 & 1);
     const auto half = static_cast<std::uint16_t>(value >> 16);
     return nb::bytes(&half, sizeof half);
+  }
+  if (type == pithComplex64 || type == pithComplex128) {
+    const nb::object number = nb::module_::import_("builtins").attr("complex")(scalar);
+    const char* const parts = type == pithComplex64 ? "<ff" : "<dd";
+    return nb::cast<nb::bytes>(packer(parts, number.attr("real"), number.attr("imag")));
   }
   if (type > pithFloat64) {
     refuse(std::string("op is a PreMulSum, which is not available for ") + name_of(type));

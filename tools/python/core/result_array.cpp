@@ -51,10 +51,10 @@ nb::object new_array(nb::handle x, Extents shape, bool same) {
 }  // namespace
 
 ResultArray result_array(nb::handle x, const ArrayArgument& input, nb::handle out, Extents shape,
-                         nb::handle dtype, std::uintptr_t stream) {
+                         nb::handle dtype, std::uintptr_t stream, bool reals) {
   const bool same = shape.data() == input.shape().data();
   nb::object object = out.is_none() ? new_array(x, shape, same) : nb::borrow(out);
-  ArrayArgument array("out", object, Access::write, dtype, stream);
+  ArrayArgument array("out", object, Access::write, dtype, stream, reals);
   const ElementType& type = array.type();
   const ElementType& wanted = input.type();
   if (type.type != wanted.type || type.item_bytes != wanted.item_bytes ||

@@ -20,10 +20,11 @@ struct ResultArray {
 };
 
 // `out`: the caller's, or None for a new array of the kind of `x`. Raises unless it has the type of
-// `input`, lies in the same kind of memory, and has the shape.
+// `input`, lies in the same kind of memory, and has the shape. The last three are as those of an
+// ArrayArgument.
 ResultArray result_array(nb::handle x, const ArrayArgument& input, nb::handle out,
                          std::span<const std::int64_t> shape, nb::handle dtype,
-                         std::uintptr_t stream);
+                         std::uintptr_t stream, bool reals);
 // Raises unless the two are apart, or the first lies `offset` bytes into the second as in-place
 // calls have it.
 void check_overlap(const ArrayArgument& part, const ArrayArgument& whole, std::size_t offset);

@@ -21,7 +21,7 @@ nb::object first(const nb::object& array, std::size_t n) {
 
 // An index stands for one number.
 void check_numbers(const ElementType& type) {
-  if (type.per_item == 1) return;
+  if (in_reals(type).per_item == 1) return;
   refuse("x has elements of " + text_of(type) +
          ", expected one real number each: pass a view of the parts (x.view(\"float32\"))");
 }

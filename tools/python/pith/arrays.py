@@ -23,7 +23,7 @@ _FORMATS = {
     "float64": "d",
 }
 _SHAPED_BY = {"float16": "uint16", "bfloat16": "uint16", "float8_e4m3": "uint8",
-              "float8_e5m2": "uint8"}
+              "float8_e5m2": "uint8", "complex64": "complex64", "complex128": "complex128"}
 
 
 def empty_like(x: Any, shape: tuple[int, ...] | None = None) -> Any:
@@ -106,7 +106,8 @@ def empty_private(count: int, dtype: str) -> Any:
 
 
 def _item_bytes(dtype: str) -> int:
-    bits = {"float8_e4m3": 8, "float8_e5m2": 8, "bfloat16": 16, "float16": 16}.get(dtype)
+    bits = {"float8_e4m3": 8, "float8_e5m2": 8, "bfloat16": 16, "float16": 16, "complex64": 64,
+            "complex128": 128}.get(dtype)
     if bits is None and dtype in _FORMATS:
         bits = int("".join(c for c in dtype if c.isdigit()))
     if bits is None:
