@@ -1,8 +1,6 @@
 // Sums, broadcasts and gathers of Collectives.
 #include "collectives.hpp"
 
-#include <algorithm>
-
 #include "dtypes.hpp"
 #include "errors.hpp"
 #include "tensor_lists.hpp"
@@ -25,10 +23,6 @@ void all_reduce(const Reduction& reduction, const at::Tensor& memory, pithComm_t
 void all_gather(const at::Tensor& from, const at::Tensor& to, pithComm_t comm,
                 pithStream_t stream) {
   check(pithAllGather(from.data_ptr(), to.data_ptr(), bytes_of(from), pithUint8, comm, stream));
-}
-
-at::Tensor rows_for(const at::Tensor& operand, int size) {
-  return at::empty({size, operand.numel()}, operand.options());
 }
 
 }  // namespace
@@ -54,22 +48,14 @@ WorkReturned Collectives::allreduce(TensorList& tensors, const c10d::AllreduceOp
   if (tensor.is_sparse()) return allreduce_sparse(tensors, opts);
   const Reduction reduction(tensor.scalar_type(), opts.reduceOp);
   const at::Tensor operand = reduction.operand(tensor);
-  Call call{{OpType::ALLREDUCE, "pith:all_reduce", tensors, {tensors}}, {}, {}, false, tensor};
-  if (reduction.is_native()) {
-    call.issue = [reduction, operand](pithComm_t comm, pithStream_t stream) {
-      all_reduce(reduction, operand, comm, stream);
-    };
-    call.finish = [reduction, operand, tensor] { reduction.store(operand, tensor); };
-  } else {
-    const at::Tensor rows = rows_for(operand, size_);
-    call.issue = [operand, rows](pithComm_t comm, pithStream_t stream) {
-      all_gather(operand, rows, comm, stream);
-    };
-    call.finish = [reduction, rows, tensor] {
-      reduction.store(reduction.reduce_rows(rows), tensor);
-    };
-  }
-  return run(std::move(call), opts.asyncOp);
+  return run({{OpType::ALLREDUCE, "pith:all_reduce", tensors, {tensors}},
+              [reduction, operand](pithComm_t comm, pithStream_t stream) {
+                all_reduce(reduction, operand, comm, stream);
+              },
+              [reduction, operand, tensor] { reduction.store(operand, tensor); },
+              false,
+              tensor},
+             opts.asyncOp);
 }
 
 WorkReturned Collectives::allreduce_coalesced(TensorList& tensors,
@@ -77,28 +63,17 @@ WorkReturned Collectives::allreduce_coalesced(TensorList& tensors,
   TORCH_CHECK_VALUE(!tensors.empty(), "all_reduce_coalesced: expected at least one tensor");
   std::vector<Reduction> reductions;
   TensorList operands;
-  TensorList results;
   for (const at::Tensor& tensor : tensors) {
     reductions.emplace_back(tensor.scalar_type(), opts.reduceOp);
     operands.push_back(reductions.back().operand(tensor));
-    const bool native = reductions.back().is_native();
-    results.push_back(native ? operands.back() : rows_for(operands.back(), size_));
   }
-  const auto issue = [reductions, operands, results](pithComm_t comm, pithStream_t stream) {
+  const auto issue = [reductions, operands](pithComm_t comm, pithStream_t stream) {
     for (std::size_t i = 0; i < operands.size(); ++i) {
-      if (reductions[i].is_native()) {
-        all_reduce(reductions[i], operands[i], comm, stream);
-      } else {
-        all_gather(operands[i], results[i], comm, stream);
-      }
+      all_reduce(reductions[i], operands[i], comm, stream);
     }
   };
-  const auto finish = [reductions, results, tensors] {
-    for (std::size_t i = 0; i < tensors.size(); ++i) {
-      const at::Tensor result =
-          reductions[i].is_native() ? results[i] : reductions[i].reduce_rows(results[i]);
-      reductions[i].store(result, tensors[i]);
-    }
+  const auto finish = [reductions, operands, tensors] {
+    for (std::size_t i = 0; i < tensors.size(); ++i) reductions[i].store(operands[i], tensors[i]);
   };
   return run({{OpType::ALLREDUCE_COALESCED, "pith:all_reduce", tensors, {tensors}},
               issue,
@@ -116,54 +91,23 @@ WorkReturned Collectives::reduce(TensorList& tensors, const c10d::ReduceOptions&
   const Reduction reduction(tensor.scalar_type(), opts.reduceOp);
   const at::Tensor operand = reduction.operand(tensor);
   Call call{{OpType::REDUCE, "pith:reduce", tensors, {tensors}}, {}, {}, false, tensor};
-  if (reduction.is_native()) {
-    call.issue = [reduction, operand, root](pithComm_t comm, pithStream_t stream) {
-      const Reduction::Operation op(reduction, comm);
-      check(pithReduce(operand.data_ptr(), operand.data_ptr(), count_of(operand), reduction.type(),
-                       op, root, comm, stream));
-    };
-    if (here) call.finish = [reduction, operand, tensor] { reduction.store(operand, tensor); };
-  } else {
-    const at::Tensor rows = here ? rows_for(operand, size_) : operand;
-    call.issue = [operand, rows, root](pithComm_t comm, pithStream_t stream) {
-      check(pithGather(operand.data_ptr(), rows.data_ptr(), bytes_of(operand), pithUint8, root,
-                       comm, stream));
-    };
-    if (here) {
-      call.finish = [reduction, rows, tensor] {
-        reduction.store(reduction.reduce_rows(rows), tensor);
-      };
-    }
-  }
-  return run(std::move(call), opts.asyncOp);
-}
-
-// Each rank gets the operands of its part from all ranks and reduces them itself.
-Call Collectives::reduce_exchanged(const at::Tensor& output, const at::Tensor& input,
-                                   const Reduction& reduction) const {
-  Call call;
-  const at::Tensor operand = reduction.operand(input);
-  const at::Tensor rows = at::empty({size_, output.numel()}, operand.options());
-  call.issue = [operand, rows, size = size_](pithComm_t comm, pithStream_t stream) {
-    check(pithAlltoAll(operand.data_ptr(), rows.data_ptr(),
-                       bytes_of(operand) / static_cast<std::size_t>(size), pithUint8, comm,
-                       stream));
+  call.issue = [reduction, operand, root](pithComm_t comm, pithStream_t stream) {
+    const Reduction::Operation op(reduction, comm);
+    check(pithReduce(operand.data_ptr(), operand.data_ptr(), count_of(operand), reduction.type(),
+                     op, root, comm, stream));
   };
-  call.finish = [reduction, rows, output] { reduction.store(reduction.reduce_rows(rows), output); };
-  return call;
+  if (here) call.finish = [reduction, operand, tensor] { reduction.store(operand, tensor); };
+  return run(std::move(call), opts.asyncOp);
 }
 
 namespace {
 
 // `counts`: elements of the parts of `input`, by rank, if they differ.
 Call reduce_scatter_call(const at::Tensor& output, const at::Tensor& input,
-                         const Reduction& reduction, std::vector<std::size_t> counts = {}) {
+                         const Reduction& reduction, const std::vector<std::size_t>& counts = {}) {
   Call call;
   const at::Tensor from = reduction.operand(input);
   const at::Tensor to = reduction.operand(output);
-  // A complex number is an operand of two elements.
-  const int64_t elements = std::max<int64_t>(1, input.numel());
-  for (std::size_t& count : counts) count *= static_cast<std::size_t>(from.numel() / elements);
   call.issue = [reduction, from, to, counts](pithComm_t comm, pithStream_t stream) {
     const Reduction::Operation op(reduction, comm);
     check(counts.empty() ? pithReduceScatter(from.data_ptr(), to.data_ptr(), count_of(to),
@@ -189,8 +133,7 @@ WorkReturned Collectives::_reduce_scatter_base(at::Tensor& output, at::Tensor& i
                                                const c10d::ReduceScatterOptions& opts) {
   check_parts(input, output, size_, "reduce_scatter_tensor");
   const Reduction reduction(input.scalar_type(), opts.reduceOp);
-  Call call = reduction.is_native() ? reduce_scatter_call(output, input, reduction)
-                                    : reduce_exchanged(output, input, reduction);
+  Call call = reduce_scatter_call(output, input, reduction);
   call.facts = {OpType::_REDUCE_SCATTER_BASE, "pith:reduce_scatter", {input}, {{output}}};
   call.where = output;
   return run(std::move(call), opts.asyncOp);
@@ -203,15 +146,9 @@ WorkReturned Collectives::reduce_scatter(TensorList& outputs, TensorLists& input
   check_uneven(inputs[0], size_, output, rank_, "reduce_scatter");
   const Reduction reduction(output.scalar_type(), opts.reduceOp);
   const at::Tensor input = flattened(inputs[0]);
-  Call call;
-  if (!all_same_count(inputs[0])) {
-    TORCH_CHECK_VALUE(reduction.is_native(),
-                      "reduce_scatter: expected tensors of one length for this type and operation");
-    call = reduce_scatter_call(output, input, reduction, counts_of_each(inputs[0]));
-  } else {
-    call = reduction.is_native() ? reduce_scatter_call(output, input, reduction)
-                                 : reduce_exchanged(output, input, reduction);
-  }
+  Call call = all_same_count(inputs[0])
+                  ? reduce_scatter_call(output, input, reduction)
+                  : reduce_scatter_call(output, input, reduction, counts_of_each(inputs[0]));
   call.facts = {OpType::REDUCE_SCATTER, "pith:reduce_scatter", inputs[0], {outputs}};
   call.where = output;
   return run(std::move(call), opts.asyncOp);
@@ -226,8 +163,7 @@ WorkReturned Collectives::reduce_scatter_tensor_coalesced(TensorList& outputs, T
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     check_parts(inputs[i], outputs[i], size_, "reduce_scatter_tensor_coalesced");
     const Reduction reduction(inputs[i].scalar_type(), opts.reduceOp);
-    parts.push_back(reduction.is_native() ? reduce_scatter_call(outputs[i], inputs[i], reduction)
-                                          : reduce_exchanged(outputs[i], inputs[i], reduction));
+    parts.push_back(reduce_scatter_call(outputs[i], inputs[i], reduction));
   }
   const auto issue = [parts](pithComm_t comm, pithStream_t stream) {
     for (const Call& part : parts) part.issue(comm, stream);

@@ -45,10 +45,6 @@ class Collectives : public GroupCalls {
   WorkReturned allreduce_compressed(const at::Tensor& tensor,
                                     const std::shared_ptr<GradientCompressor>& compressor,
                                     bool average, bool async);
-
- private:
-  Call reduce_exchanged(const at::Tensor& output, const at::Tensor& input,
-                        const Reduction& reduction) const;
 };
 
 }  // namespace pith_torch

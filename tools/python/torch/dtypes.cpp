@@ -32,6 +32,10 @@ std::optional<pithDataType_t> pith_type(at::ScalarType type) {
       return pithFloat8e4m3;
     case at::kFloat8_e5m2:
       return pithFloat8e5m2;
+    case at::kComplexFloat:
+      return pithComplex64;
+    case at::kComplexDouble:
+      return pithComplex128;
     default:
       return std::nullopt;
   }

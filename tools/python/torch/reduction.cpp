@@ -64,8 +64,9 @@ pithRedOp_t operation_of(Kind kind) {
   }
 }
 
-// Types that libpith lacks are reduced in a wider one; the low bits are the same.
+// Types that libpith lacks are reduced in a wider one; the low bits of integers are the same.
 at::ScalarType widened(at::ScalarType type) {
+  if (type == at::kComplexHalf) return at::kComplexFloat;
   const bool narrow = type == at::kShort || type == at::kUInt16;
   return narrow ? at::kInt : type;
 }
@@ -76,12 +77,9 @@ Reduction::Reduction(at::ScalarType type, const c10d::ReduceOp& op)
     : given_(type), converted_(widened(type)), kind_(op) {
   if (type == at::kBool) {
     choose_for_bool(op);
-  } else if (c10::isComplexType(type)) {
-    choose_for_complex(op);
   } else {
     choose(op);
   }
-  if (!native_) return;
   const std::optional<pithDataType_t> known = pith_type(converted_);
   if (!known) refuse(kind_, given_);
   type_ = *known;
@@ -89,6 +87,8 @@ Reduction::Reduction(at::ScalarType type, const c10d::ReduceOp& op)
 
 void Reduction::choose(const c10d::ReduceOp& op) {
   if (is_bitwise(kind_) && !c10::isIntegralType(given_, false)) refuse(kind_, given_);
+  const bool orders = kind_ == Kind::MIN || kind_ == Kind::MAX;
+  if (orders && c10::isComplexType(given_)) refuse(kind_, given_);
   if (kind_ == Kind::PREMUL_SUM) return choose_factor(op);
   op_ = operation_of(kind_);
 }
@@ -115,29 +115,8 @@ void Reduction::choose_for_bool(const c10d::ReduceOp&) {
   }
 }
 
-void Reduction::choose_for_complex(const c10d::ReduceOp& op) {
-  converted_ = c10::toRealValueType(given_);
-  switch (kind_) {
-    case Kind::SUM:
-      op_ = pithSum;
-      return;
-    case Kind::AVG:
-      op_ = pithAvg;
-      return;
-    case Kind::PREMUL_SUM:
-      choose_factor(op);
-      return;
-    case Kind::PRODUCT:
-      native_ = false;
-      converted_ = given_;
-      return;
-    default:
-      refuse(kind_, given_);
-  }
-}
-
 void Reduction::choose_factor(const c10d::ReduceOp& op) {
-  if (!c10::isFloatingType(converted_)) refuse(kind_, given_);
+  if (c10::isIntegralType(converted_, true)) refuse(kind_, given_);
   const auto* given = dynamic_cast<const c10d::PreMulSumSupplement*>(op.supplement_.get());
   TORCH_CHECK_VALUE(given,
                     "ReduceOp.PREMUL_SUM has no factor: make it by "
@@ -154,26 +133,14 @@ at::Tensor Reduction::operand(const at::Tensor& tensor) const {
   at::Tensor seen = tensor.detach();
   if (given_ == at::kBool) {
     seen = seen.view(at::kByte);
-  } else if (c10::isComplexType(given_)) {
-    // A conjugate or a view of parts is a lazy view, whose memory is something else.
-    seen = seen.resolve_conj();
-    if (converted_ != given_) seen = at::view_as_real(seen);
   }
-  seen = seen.resolve_neg();
-  return seen.to(converted_).contiguous();
+  // A conjugate or a view of parts is a lazy view, whose memory is something else.
+  return seen.resolve_conj().resolve_neg().to(converted_).contiguous();
 }
 
 void Reduction::store(const at::Tensor& result, const at::Tensor& target) const {
-  at::Tensor values = result;
-  if (values.data_ptr() == target.data_ptr() && target.is_contiguous()) return;
-  if (c10::isComplexType(given_) && !values.is_complex()) values = at::view_as_complex(values);
-  target.detach().copy_(values.view(target.sizes()));
-}
-
-at::Tensor Reduction::reduce_rows(const at::Tensor& rows) const {
-  at::Tensor result = rows.select(0, 0).clone();
-  for (int64_t i = 1; i < rows.size(0); ++i) result = at::mul(result, rows.select(0, i));
-  return result;
+  if (result.data_ptr() == target.data_ptr() && target.is_contiguous()) return;
+  target.detach().copy_(result.view(target.sizes()));
 }
 
 Reduction::Operation::Operation(const Reduction& reduction, pithComm_t comm) : op_(reduction.op_) {

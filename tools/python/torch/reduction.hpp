@@ -18,15 +18,10 @@ class Reduction {
   // Throws if PyTorch defines no such reduction, or pith does not have it.
   Reduction(at::ScalarType type, const c10d::ReduceOp& op);
 
-  // False, of a product of complex numbers: the ranks exchange their operands and each reduces them
-  // by reduce_rows().
-  bool is_native() const { return native_; }
   pithDataType_t type() const { return type_; }
   at::Tensor operand(const at::Tensor& tensor) const;
   // Writes a result of the calls to where it belongs, unless it is there already.
   void store(const at::Tensor& result, const at::Tensor& target) const;
-  // The product over the first dimension of operands.
-  at::Tensor reduce_rows(const at::Tensor& rows) const;
 
   // The operation on `comm`, as long as this object lives.
   class Operation {
@@ -45,16 +40,14 @@ class Reduction {
  private:
   void choose(const c10d::ReduceOp& op);
   void choose_for_bool(const c10d::ReduceOp& op);
-  void choose_for_complex(const c10d::ReduceOp& op);
   void choose_factor(const c10d::ReduceOp& op);
 
   at::ScalarType given_;
   at::ScalarType converted_;  // of operands
   c10d::ReduceOp::RedOpType kind_;
-  bool native_ = true;
   pithDataType_t type_ = pithUint8;
   pithRedOp_t op_ = pithSum;
-  std::optional<at::Tensor> factor_;  // of type `given_`, one element
+  std::optional<at::Tensor> factor_;  // of type `converted_`, one element
 };
 
 }  // namespace pith_torch
