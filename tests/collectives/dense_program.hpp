@@ -39,7 +39,8 @@ std::string describe_hosts(const std::vector<int>& hosts);
 // The operation, or one in its place where the C API refuses it.
 constexpr Op possible_op(Collective collective, DType type, Op op) {
   const bool is_refused = !is_defined(op, type) || (scans(collective) && op == Op::avg);
-  return is_refused && reduces(collective) ? static_cast<Op>(static_cast<int>(op) % 4) : op;
+  const int defined = is_complex(type) ? 2 : 4;  // sum and prod, then max and min
+  return is_refused && reduces(collective) ? static_cast<Op>(static_cast<int>(op) % defined) : op;
 }
 
 // A permutation of so many ranks.

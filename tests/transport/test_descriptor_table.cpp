@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "core/clock.hpp"
 #include "transport/two_ranks.hpp"
 
 namespace {
@@ -27,6 +28,7 @@ using pith::leave_descriptor_table;
 using pith::listen_on;
 
 constexpr const char* refused = "refused";
+constexpr std::uint64_t second = 1'000'000'000;
 
 bool is_open(int fd) { return fcntl(fd, F_GETFD) >= 0; }
 
@@ -126,10 +128,10 @@ TEST_CASE("a listener is handed over to a thread with its own table", "[descript
     must(static_cast<bool>(address), "no address");
     const std::array kept = {number};
     const auto call = [&] {
-      return static_cast<bool>(pith::connect_to(*address, pith::deadline_after(5)));
+      return static_cast<bool>(pith::connect_to(*address, pith::monotonic_ns() + second));
     };
-    const auto hand_over = [&] {
-      hand_over(*listener);
+    const auto give = [&] {
+      pith::hand_over(*listener);
       must(!is_open(number) && listener->get() == number, "not handed over");
       must(call(), "nobody listens");
     };
@@ -139,6 +141,6 @@ TEST_CASE("a listener is handed over to a thread with its own table", "[descript
       must(!is_open(number) && !call(), "it still listens");
     };
     return apart(
-        kept, [] {}, hand_over, end);
+        kept, [] {}, give, end);
   });
 }
