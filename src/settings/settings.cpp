@@ -50,13 +50,14 @@ constexpr std::array table{
                 [](Settings& s, const std::string& text) {
                   return set_integer("LANES", text, 1, 8, s.lanes);
                 }},
-    SettingInfo{
-        "STREAMS", Scope::agreed,
-        "TCP connections between two ranks; fewer where the hard limit of descriptors is too low",
-        [](const Settings& s) { return std::to_string(s.tcp.streams); },
-        [](Settings& s, const std::string& text) {
-          return set_integer("STREAMS", text, 1, 16, s.tcp.streams);
-        }},
+    SettingInfo{"STREAMS", Scope::agreed,
+                "TCP connections between two ranks; fewer where the hard limit of descriptors is "
+                "too low, one "
+                "where a host runs more than 32 ranks",
+                [](const Settings& s) { return std::to_string(s.tcp.streams); },
+                [](Settings& s, const std::string& text) {
+                  return set_integer("STREAMS", text, 1, 16, s.tcp.streams);
+                }},
     SettingInfo{"CONNECT_RANKS", Scope::agreed,
                 "up to this many ranks TCP connects all pairs at start-up; beyond, neighbours, and "
                 "others when a message wants them; 0: as many as there are descriptors for",

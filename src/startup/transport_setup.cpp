@@ -302,6 +302,14 @@ void TransportSetup::find_oversubscribed(const RankGroups& groups) {
       are_oversubscribed(hosts[groups.group_of(static_cast<std::size_t>(rank_))]);
   facts_.oversubscribed = std::any_of(hosts.begin(), hosts.end(),
                                       [](const auto& host) { return are_oversubscribed(host); });
+  for (const auto& host : hosts) most_on_host_ = std::max(most_on_host_, host.size());
+}
+
+// Several connections of a pair help few ranks to fill a link or more cores; many do so with one
+// each, and start sooner.
+int TransportSetup::most_streams() const {
+  constexpr std::size_t few_on_host = 32;
+  return most_on_host_ > few_on_host ? 1 : settings_.tcp.streams;
 }
 
 void TransportSetup::put_in_order(const RankGroups& groups) {
@@ -334,7 +342,7 @@ Error TransportSetup::connect() {
   // The same number on all ranks: both ends of a pair cut messages alike.
   const auto most = static_cast<std::size_t>(settings_.tcp.connect_ranks);
   const Expected<PairStreams> streams =
-      streams_with_room(needs_, settings_.tcp.streams, most != 0 && ranks_ > most);
+      streams_with_room(needs_, most_streams(), most != 0 && ranks_ > most);
   if (!streams) return first(streams.error());
   for (const auto& transport : transports_) {
     if (transport) transport->use_streams(*streams);

@@ -76,6 +76,7 @@ class TransportSetup {
   Error connect();
   void put_in_order(const RankGroups& groups);
   void find_oversubscribed(const RankGroups& groups);
+  int most_streams() const;
   Error first(const Error& error) const;
   std::vector<std::string> addresses_of(std::size_t transport) const;
   bool is_memory(std::size_t transport) const {
@@ -97,6 +98,7 @@ class TransportSetup {
   std::vector<PeerInfo> all_;                               // by rank
   std::vector<std::size_t> links_;                          // to each rank, by index in the table
   std::vector<DescriptorNeed> needs_;                       // by rank
+  std::size_t most_on_host_ = 0;                            // ranks
   std::array<std::size_t, none + 1> pairs_{};               // number of pairs of ranks, by link
   RankFacts facts_;
 };

@@ -144,7 +144,7 @@ TEST_CASE("descriptors for UCX", "[limits]") {
           const Comm comm(self.join());
           sum(self, comm);
         }) == "");
-  const rlim_t hard = GENERATE(28, 32, 36);
+  const rlim_t hard = GENERATE(28, 36, 40);
   CAPTURE(hard);
   CHECK(run_in_time(8, of("ucx"), [&](Rank& self) {
           limit(RLIMIT_NOFILE, hard, hard);

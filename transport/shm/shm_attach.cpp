@@ -162,7 +162,9 @@ bool ShmRendezvous::hear_hello(Talk& talk, const ShmGreeting& theirs) {
   talk.greeted = true;
   talk.peer_nonce = theirs.nonce;
   if (!talk.dialled) return say(talk, true, false);
-  return hear_proof(talk, theirs) && say(talk, true, true);
+  if (!hear_proof(talk, theirs)) return false;
+  talk.cut = !say(talk, true, true);
+  return !talk.cut;
 }
 
 bool ShmRendezvous::hear_proof(Talk& talk, const ShmGreeting& theirs) {
@@ -186,8 +188,7 @@ bool ShmRendezvous::is_starved() const {
   if (lacking_since_ns_ == 0) return talks_.empty() && !has_room();
   const auto oldest = oldest_unauthenticated();
   return monotonic_ns() - lacking_since_ns_ > lacking_ns &&
-         (oldest == talks_.end() || oldest->since_ns > lacking_since_ns_) &&
-         descriptors_left(fds_max) < fds_max;
+         (oldest == talks_.end() || oldest->since_ns > lacking_since_ns_) && !has_room();
 }
 
 bool ShmRendezvous::hear(Talk& talk, const std::function<void(Met)>& found) {
@@ -254,7 +255,8 @@ bool ShmRendezvous::dial(int peer, const std::string& name) {
   talk.socket = std::move(socket);
   talk.dialled = true;
   talk.peer = peer;
-  if (!fill_random(talk.nonce) && say(talk, false, false)) talks_.push_back(std::move(talk));
+  if (fill_random(talk.nonce) || !say(talk, false, false)) return false;
+  talks_.push_back(std::move(talk));
   return true;
 }
 
@@ -319,7 +321,7 @@ int ShmRendezvous::poll_once(std::vector<pollfd>& polled, const Patience& patien
   return poll(polled.data(), polled.size(), std::min(timeout_ms(until), patience.nap_ms()));
 }
 
-// A rank whose handshake was cut off, because many were in progress, is dialled again.
+// A rank whose handshake was cut off, because many were in progress there, is dialled again.
 void ShmRendezvous::end(std::size_t talk) {
   const Talk& ended = talks_[talk];
   if (ended.dialled && ended.cut) dials_.push_back({ended.peer, monotonic_ns() + retry_ns});

@@ -79,7 +79,7 @@ class ShmRendezvous {
     Descriptor socket;
     bool dialled = false;
     bool greeted = false;  // the peer's first message has arrived
-    bool cut = false;      // the peer has closed it
+    bool cut = false;      // not by refusal, so that it may succeed later
     int peer = -1;
     std::uint64_t since_ns = 0;
     std::array<std::byte, 16> nonce{};

@@ -18,8 +18,6 @@ constexpr std::uint64_t ms = 1'000'000;
 // the kernel drop what they have not read.
 constexpr std::uint64_t farewell_ns = 100 * ms;
 constexpr std::uint64_t nap_ns = 5 * ms;
-// What its interfaces take besides connections, at most.
-constexpr std::size_t interface_descriptors = 8;
 
 }  // namespace
 
@@ -55,11 +53,6 @@ Error UcxRanks::meet(const UcxAddress& theirs, int rank) {
 
 Error UcxRanks::connect(std::span<const std::string> addresses, std::span<const std::uint8_t> use,
                         const Patience& patience) {
-  // UCX ends the process where its interfaces find too few when the first endpoint needs them.
-  if (!make_descriptor_room(interface_descriptors)) {
-    return system_error(fmt::format("UCX: {} descriptors for interfaces", interface_descriptors),
-                        EMFILE);
-  }
   for (int rank = 0; rank < ranks_; ++rank) {
     const auto r = static_cast<std::size_t>(rank);
     if (rank == rank_ || use[r] == 0) continue;

@@ -19,8 +19,8 @@
 namespace pith {
 namespace {
 
-// A worker over sockets opens some 16 descriptors.
-constexpr std::size_t worker_descriptors = 24;
+// A worker over sockets opens some 16 descriptors, and more for the first connections.
+constexpr std::size_t worker_descriptors = 32;
 constexpr std::uint64_t closing_ns = 1'000'000'000;
 
 // UCX reads sysfs, the environment and its modules while it starts; ranks may be threads.
