@@ -23,4 +23,7 @@ inline bool is_due(std::initializer_list<int> values) {
   return full || std::accumulate(values.begin(), values.end(), 0) % 2 == 0;
 }
 
+// Every day one of `n`, by turns, with PITH_TEST_FULL=1 all of them.
+inline bool is_turn(int turn, int i, int n) { return full || turn % n == i; }
+
 }  // namespace pith::test

@@ -45,6 +45,13 @@ Error check_encryption(const Settings& settings, const TransportRule& rule, Tran
   return {};
 }
 
+// Several connections of a pair help few ranks to fill a link or more cores; many do so with one
+// each, and start sooner.
+int most_streams(std::size_t most_on_host, const Settings& settings) {
+  constexpr std::size_t few_on_host = 32;
+  return most_on_host > few_on_host ? 1 : settings.tcp.streams;
+}
+
 }  // namespace
 
 TransportSetup::TransportSetup(Engine& engine, const CommIdentity& who, Gatherer& gatherer,
@@ -305,13 +312,6 @@ void TransportSetup::find_oversubscribed(const RankGroups& groups) {
   for (const auto& host : hosts) most_on_host_ = std::max(most_on_host_, host.size());
 }
 
-// Several connections of a pair help few ranks to fill a link or more cores; many do so with one
-// each, and start sooner.
-int TransportSetup::most_streams() const {
-  constexpr std::size_t few_on_host = 32;
-  return most_on_host_ > few_on_host ? 1 : settings_.tcp.streams;
-}
-
 void TransportSetup::put_in_order(const RankGroups& groups) {
   if (!orders_by_locality(settings_, ranks_)) return;
   std::vector<Locality> ranks;
@@ -342,7 +342,7 @@ Error TransportSetup::connect() {
   // The same number on all ranks: both ends of a pair cut messages alike.
   const auto most = static_cast<std::size_t>(settings_.tcp.connect_ranks);
   const Expected<PairStreams> streams =
-      streams_with_room(needs_, most_streams(), most != 0 && ranks_ > most);
+      streams_with_room(needs_, most_streams(most_on_host_, settings_), most != 0 && ranks_ > most);
   if (!streams) return first(streams.error());
   for (const auto& transport : transports_) {
     if (transport) transport->use_streams(*streams);

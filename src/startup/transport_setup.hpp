@@ -76,7 +76,6 @@ class TransportSetup {
   Error connect();
   void put_in_order(const RankGroups& groups);
   void find_oversubscribed(const RankGroups& groups);
-  int most_streams() const;
   Error first(const Error& error) const;
   std::vector<std::string> addresses_of(std::size_t transport) const;
   bool is_memory(std::size_t transport) const {

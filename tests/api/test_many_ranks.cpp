@@ -3,7 +3,10 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <filesystem>
+#include <iterator>
 #include <numeric>
+#include <string>
 #include <vector>
 
 #include "catch.hpp"
@@ -66,6 +69,17 @@ TEST_CASE("ranks start that are almost as many as a process may open files", "[l
     CHECK(run(size, of(shm ? "shm" : "tcp", 120),
               [shm](Rank& self) { start_among_many(self, shm); }) == "");
   }
+}
+
+TEST_CASE("many ranks of a host have one TCP connection a pair", "[limits]") {
+  constexpr int size = 40;
+  CHECK(run(size, of("tcp", 120), [](Rank& self) {
+          const Comm comm(self.join());
+          sum(self, comm);
+          const std::filesystem::directory_iterator all("/proc/self/fd");
+          const auto open = std::distance(begin(all), end(all));
+          ensure(open > size && open < 2 * size, std::to_string(open) + " are open");
+        }) == "");
 }
 
 TEST_CASE("a thousand ranks start where a process may open 1,024 files", "[thousand]") {

@@ -192,8 +192,7 @@ std::vector<std::byte> DenseProgram::factor(int rank) const {
   return bytes;
 }
 
-std::vector<std::byte> DenseProgram::scaled_input(int rank) const {
-  std::vector<std::byte> bytes = input(rank);
+std::vector<std::byte> DenseProgram::scaled(std::vector<std::byte> bytes, int rank) const {
   if (!case_.premultiplied) return bytes;
   const std::vector<std::byte> by = factor(rank);
   for (std::size_t i = 0; i < bytes.size(); i += element()) {
@@ -287,9 +286,11 @@ std::string DenseProgram::check_scanned(Inputs inputs, int rank) const {
       inputs, is_integer(case_.type) ? reduce_integers(inputs) : std::vector<std::byte>(), rank);
 }
 
-std::string DenseProgram::check_reduced() const {
-  Inputs inputs;
-  for (int rank = 0; rank < case_.ranks; ++rank) inputs.push_back(scaled_input(rank));
+std::string DenseProgram::check_reduced(Inputs inputs) const {
+  for (int rank = 0; rank < case_.ranks; ++rank) {
+    auto& one = inputs[static_cast<std::size_t>(rank)];
+    one = scaled(std::move(one), rank);
+  }
   std::vector<std::byte> whole;
   if (is_integer(case_.type)) whole = reduce_integers(inputs);
   std::string failure;
@@ -311,7 +312,7 @@ std::string DenseProgram::check_result(int rank) const {
   if (collective == Collective::barrier || !buffer(rank).has_recv) return {};
   Inputs inputs;
   for (int from = 0; from < case_.ranks; ++from) {
-    inputs.push_back(reduces(collective) ? scaled_input(from) : input(from));
+    inputs.push_back(reduces(collective) ? scaled(input(from), from) : input(from));
   }
   if (!reduces(collective)) return check_equal(rank, expected(inputs, rank));
   if (scans(collective)) return check_scanned(std::move(inputs), rank);
@@ -344,7 +345,7 @@ std::string DenseProgram::check() const {
     failure = check_around(rank, inputs.back());
   }
   if (!failure.empty() || collective == Collective::barrier) return failure;
-  if (reduces(collective)) return check_reduced();
+  if (reduces(collective)) return check_reduced(std::move(inputs));
   for (int rank = 0; rank < case_.ranks && failure.empty(); ++rank) {
     if (buffer(rank).has_recv) failure = check_equal(rank, expected(inputs, rank));
   }

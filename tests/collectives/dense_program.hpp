@@ -110,7 +110,8 @@ class DenseProgram final : public Program {
   const Buffer& buffer(int rank) const { return buffers_[static_cast<std::size_t>(rank)]; }
   std::vector<std::byte> factor(int rank) const;
   std::vector<std::byte> input(int rank) const;
-  std::vector<std::byte> scaled_input(int rank) const;
+  // What the rank's input counts as: multiplied by its factor, if it has one.
+  std::vector<std::byte> scaled(std::vector<std::byte> bytes, int rank) const;
   const std::byte* recv(int rank) const { return buffer(rank).memory.get() + buffer(rank).recv; }
   void lay_out(int rank, bool registered);
   void lay_out_in_place(Buffer& buffer, int rank) const;
@@ -120,7 +121,7 @@ class DenseProgram final : public Program {
   // `own`: where in the inputs the rank's results come from.
   std::string check_floats(const Inputs& inputs, int rank, std::size_t own) const;
   std::vector<std::byte> reduce_integers(const Inputs& inputs) const;
-  std::string check_reduced() const;
+  std::string check_reduced(Inputs inputs) const;
   std::string check_reduced(const Inputs& inputs, const std::vector<std::byte>& whole,
                             int rank) const;
   std::string check_scanned(Inputs inputs, int rank) const;

@@ -160,8 +160,8 @@ TEST_CASE("every algorithm with every type and operation", "[collectives][dense]
     for (int t = 0; t < dtype_count; ++t) {
       for (int o = 0; o < op_count; ++o) {
         const int ranks = static_cast<int>(++seed % 16);
-        // Sanitizers look at memory, for which pairs do.
-        if (sanitized && !is_due({which, t, o})) continue;
+        // Sanitizers look at memory, for which fewer do.
+        if (!is_turn(which + t + o, 0, sanitized ? 4 : 2)) continue;
         const Combination values{t, o, ranks, size_count - 1, o % 2, t % 3, t % 4, 0};
         const std::string failure = run_case(make_case(algorithm, values, seed), simulator(t % 3));
         if (!failure.empty()) FAIL_CHECK(failure);

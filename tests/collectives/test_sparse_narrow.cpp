@@ -110,9 +110,9 @@ TEST_CASE("16-bit gradients of every scheme", "[sparse][narrow]") {
     for (int i = 0; i < 3; ++i) {
       SparseCase c = case_of(spec, type, sizes[i]);
       c.average = sizes[i] == 5;
-      if (is_due({which, i, 0})) CHECK(run_beside_wide(c, 4) == "");
+      if (is_turn(which, 2 * i, 6)) CHECK(run_beside_wide(c, 4) == "");
       c.in_place = true;
-      if (is_due({which, i, 1})) CHECK(run_beside_wide(c, 3) == "");
+      if (is_turn(which, 2 * i + 1, 6)) CHECK(run_beside_wide(c, 3) == "");
     }
   });
 }

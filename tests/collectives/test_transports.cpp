@@ -41,7 +41,7 @@ const Sizes all_sizes = {
 const Sizes few_sizes = {std::size_t{700} << 10, 2048};
 const Sizes short_sizes = {2048, 40000};
 
-// Types and operations in turn: in 132 turns each type meets each operation. Every run of ranks
+// Types and operations in turn: in 154 turns each type meets each operation. Every run of ranks
 // begins elsewhere, so that an algorithm meets others on another link or among more ranks.
 struct Turns {
   std::uint64_t last = 0;
@@ -71,14 +71,14 @@ DenseCase case_of(const Algorithm& algorithm, int ranks, std::size_t bytes, std:
   return c;
 }
 
-// Every other rank's memory is registered. `which`: that of the algorithm and of the link, added. A
-// size that an algorithm does not meet on this link it meets on the next.
+// Every other rank's memory is registered. `which`: that of the algorithm and of the link, added.
+// Every day a third of the sizes; the next link has another third.
 Programs programs_of(const Algorithm& algorithm, int which, int ranks, const Sizes& sizes,
                      Turns& turns) {
   Programs programs;
   for (const std::size_t bytes : sizes) {
     const std::uint64_t turn = ++turns.last;
-    if (!is_due({which++})) continue;
+    if (!is_turn(which++, 0, 3)) continue;
     const auto odd = static_cast<int>(random_bits(2, turn, 0) % 2);
     const DenseCase c = case_of(algorithm, ranks, bytes, turn);
     const auto registered = [odd](int rank) { return rank % 2 == odd; };
