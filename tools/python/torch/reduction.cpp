@@ -124,6 +124,9 @@ void Reduction::choose_factor(const c10d::ReduceOp& op) {
   const at::Tensor factor = given->tensor_factor.defined()
                                 ? given->tensor_factor.reshape({1})
                                 : at::full({1}, given->double_factor, at::kDouble);
+  TORCH_CHECK_VALUE(!factor.is_complex() || c10::isComplexType(converted_),
+                    "ReduceOp.PREMUL_SUM has a complex factor, and the tensor is of type ", given_,
+                    "; expected a complex tensor (torch.distributed.all_reduce passes its parts)");
   factor_ = factor.to(at::kCPU, converted_);
 }
 
