@@ -77,7 +77,7 @@ ControlTcp::Link* ControlTcp::connect_to(int rank, std::list<Link>& links) {
   };
   Expected<Descriptor> socket = begin();
   if (!socket) {
-    late_.push_back([rank, how = socket.error().message()](ControlHandler& handler) {
+    late_.push_back([rank, how = std::string(socket.error().message())](ControlHandler& handler) {
       handler.on_unreachable(rank, how);
     });
     return nullptr;

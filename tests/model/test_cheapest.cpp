@@ -166,7 +166,7 @@ TEST_CASE("hosts with several ranks join short blocks, and meet in a barrier", "
   CHECK(taken(model, Collective::barrier, 0) == "dissemination");
   // Bytes take as long either way, however many meet at a port.
   const LinkCost only_bytes{0, 1e-9, 0, 0};
-  for (const std::size_t bytes : {kib, 64 * kib}) {
+  for (const std::size_t bytes : {kib, 8 * kib}) {
     const Shape shape{
         .ranks = 16, .bytes = bytes, .tuning = {512 * kib, 4}, .hosts = 4, .ranks_a_host = 4};
     const auto seconds = [&](std::string_view name) {

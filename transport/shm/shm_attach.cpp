@@ -100,7 +100,13 @@ bool receive_greeting(int socket, ShmGreeting& greeting, ShmDescriptors& descrip
 }
 
 // For one more rank: its connection, and what comes over it.
-bool has_room() { return descriptors_left(1 + fds_max) == 1 + fds_max; }
+bool has_room(std::size_t besides = 0) {
+  const std::size_t wanted = 1 + fds_max + besides;
+  return descriptors_left(wanted) == wanted;
+}
+
+// Left to the control plane and others of the process, where more than one handshake goes on.
+constexpr std::size_t for_others = 8;
 
 // The peer's process; 0 where the kernel does not tell.
 pid_t peer_process(int socket) {
@@ -243,7 +249,7 @@ void ShmRendezvous::dial_all(std::span<const std::string> names) {
 }
 
 bool ShmRendezvous::dial(int peer, const std::string& name) {
-  if (!has_room()) return false;
+  if (!has_room(talks_.empty() ? 0 : for_others)) return false;
   Descriptor socket = connect_to_name(name);
   if (!socket) return errno != EAGAIN && errno != EMFILE && errno != ENFILE && errno != ENOBUFS;
   if (peer > rank_) {
@@ -262,7 +268,7 @@ bool ShmRendezvous::dial(int peer, const std::string& name) {
 
 void ShmRendezvous::accept_all() {
   while (!limiter_.is_full(unauthenticated(), monotonic_ns())) {
-    if (!has_room()) return limiter_.pause(monotonic_ns());
+    if (!has_room(talks_.empty() ? 0 : for_others)) return limiter_.pause(monotonic_ns());
     Descriptor socket(open_with_room(
         [&] { return accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); }));
     if (!socket && (errno == EINTR || errno == ECONNABORTED)) continue;
