@@ -234,6 +234,8 @@ void ShmRendezvous::plan(std::span<const std::string> names) {
   }
 }
 
+bool ShmRendezvous::may_begin() const { return has_room(talks_.empty() ? 0 : for_others); }
+
 // Higher ranks are only tried, which takes no time.
 bool ShmRendezvous::may_dial(const Dial& one) const {
   return one.peer > rank_ || talks_.size() - unauthenticated() < most_dialled;
@@ -249,7 +251,7 @@ void ShmRendezvous::dial_all(std::span<const std::string> names) {
 }
 
 bool ShmRendezvous::dial(int peer, const std::string& name) {
-  if (!has_room(talks_.empty() ? 0 : for_others)) return false;
+  if (!may_begin()) return false;
   Descriptor socket = connect_to_name(name);
   if (!socket) return errno != EAGAIN && errno != EMFILE && errno != ENFILE && errno != ENOBUFS;
   if (peer > rank_) {
@@ -268,7 +270,7 @@ bool ShmRendezvous::dial(int peer, const std::string& name) {
 
 void ShmRendezvous::accept_all() {
   while (!limiter_.is_full(unauthenticated(), monotonic_ns())) {
-    if (!has_room(talks_.empty() ? 0 : for_others)) return limiter_.pause(monotonic_ns());
+    if (!may_begin()) return limiter_.pause(monotonic_ns());
     Descriptor socket(open_with_room(
         [&] { return accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); }));
     if (!socket && (errno == EINTR || errno == ECONNABORTED)) continue;

@@ -94,6 +94,8 @@ class ShmRendezvous {
   };
 
   void plan(std::span<const std::string> names);
+  // Whether there are descriptors for one more handshake.
+  bool may_begin() const;
   bool may_dial(const Dial& one) const;
   void dial_all(std::span<const std::string> names);
   // False: try again later.
