@@ -72,6 +72,8 @@ class Contender {
   virtual void prepare(const float* send, float* recv, std::size_t count) = 0;
   // One call, complete on return.
   virtual void all_reduce() = 0;
+  // False: it moves the bytes of an all-reduce, as a bound of what can be reached, and no sum.
+  virtual bool reduces() const { return true; }
 };
 
 struct Row {
