@@ -19,31 +19,45 @@ namespace {
 constexpr std::byte beside{0xC3};
 constexpr std::size_t margin = 64;  // bytes beside each buffer, which nobody may touch
 
+std::ptrdiff_t as_offset(std::size_t bytes) { return static_cast<std::ptrdiff_t>(bytes); }
+
 constexpr std::size_t round_up(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// An input made of random bits. Of "and" and "or" over many ranks hardly any result would depend on
-// random bits of one rank: there few bits are 0, or 1, or few numbers are false, or true.
-std::uint64_t integer_for(Op op, int ranks, std::uint64_t bits) {
+// Whether random bits are rare ones over many ranks: of "and" and "or" hardly any result would
+// depend on random bits of one rank, so there few bits are 0, or 1, or few numbers false, or true.
+std::uint64_t rare_bits(int ranks, std::uint64_t bits) {
   std::uint64_t rare = ~std::uint64_t{0};
   for (int k = 0; k < ceil_log2(ranks); ++k) {
     rare &= random_bits(bits, static_cast<std::uint64_t>(k), 0);
   }
-  const std::uint64_t something = bits | std::uint64_t{1} << bits % 8;
-  const bool is_rare = (rare & 1) != 0;
+  return rare;
+}
+
+// An input made of random bits.
+std::uint64_t integer_for(Op op, int ranks, std::uint64_t bits) {
+  const auto something = [bits] { return bits | std::uint64_t{1} << bits % 8; };
   switch (op) {
     case Op::band:
-      return ~rare;
+      return ~rare_bits(ranks, bits);
     case Op::bor:
-      return rare;
+      return rare_bits(ranks, bits);
     case Op::land:
-      return is_rare ? 0 : something;
+      return (rare_bits(ranks, bits) & 1) != 0 ? 0 : something();
     case Op::lor:
-      return is_rare ? something : 0;
+      return (rare_bits(ranks, bits) & 1) != 0 ? something() : 0;
     case Op::lxor:
-      return (bits >> 32 & 1) != 0 ? something : 0;
+      return (bits >> 32 & 1) != 0 ? something() : 0;
     default:
       return bits;
   }
+}
+
+// Floats whose sums and products over all ranks stay within the range of the narrowest type.
+Number number_for(Op op, std::uint64_t bits) {
+  const double uniform = static_cast<double>(bits >> 11) * 0x1p-53;
+  const double other = static_cast<double>(bits & 0xffffff) * 0x1p-24;
+  if (op == Op::prod) return {0.875 + 0.375 * uniform, other / 2 - 0.25};
+  return {4 * uniform - 2, 4 * other - 2};
 }
 
 }  // namespace
@@ -86,7 +100,7 @@ void FreeBuffer::operator()(std::byte* memory) const {
 }
 
 DenseProgram::DenseProgram(const DenseCase& dense, const std::function<bool(int)>& registered)
-    : case_(dense) {
+    : case_(dense), numbers_(draw_numbers()) {
   for (int rank = 0; rank < case_.ranks; ++rank) {
     lay_out(rank, registered && registered(rank));
     if (!buffer(rank).has_send) continue;
@@ -157,28 +171,43 @@ Task<Error> DenseProgram::start(Call& call, int rank) {
   return case_.algorithm->run(call, placed);
 }
 
-// What is moved is random bits; what is added are integers of any value, or floats whose sums and
-// products over all ranks stay within the range of the narrowest type.
+// What is moved is random bits. Numbers that are reduced take long to make: they come from a few,
+// in whose sequence each rank begins at a place of its own.
 std::vector<std::byte> DenseProgram::input(int rank) const {
   std::vector<std::byte> bytes(send_bytes());
-  const bool floats = !is_integer(case_.type) && reduces(case_.algorithm->collective);
-  for (std::size_t i = 0; i < bytes.size() / element(); ++i) {
-    const std::uint64_t bits = random_bits(case_.seed, static_cast<std::uint64_t>(rank), i);
-    std::byte* to = bytes.data() + i * element();
-    if (!floats) {
-      const std::uint64_t integer =
-          reduces(case_.algorithm->collective) ? integer_for(case_.op, case_.ranks, bits) : bits;
-      const ElementBits element_bits = {integer, ~integer};
-      std::memcpy(to, &element_bits, element());
-      continue;
+  const auto which = static_cast<std::uint64_t>(rank);
+  if (reduces(case_.algorithm->collective)) {
+    std::size_t from =
+        random_bits(case_.seed, which, 0) % (numbers_.size() / element()) * element();
+    for (std::size_t at = 0; at < bytes.size(); from = 0) {
+      const std::size_t now = std::min(bytes.size() - at, numbers_.size() - from);
+      std::copy_n(numbers_.data() + from, now, bytes.data() + at);
+      at += now;
     }
-    const double uniform = static_cast<double>(bits >> 11) * 0x1p-53;
-    const double other = static_cast<double>(bits & 0xffffff) * 0x1p-24;
-    store_number(case_.type, to,
-                 case_.op == Op::prod ? Number(0.875 + 0.375 * uniform, other / 2 - 0.25)
-                                      : Number(4 * uniform - 2, 4 * other - 2));
+    return bytes;
+  }
+  for (std::size_t at = 0, i = 0; at < bytes.size(); at += element(), ++i) {
+    const std::uint64_t bits = random_bits(case_.seed, which, i);
+    const ElementBits moved = {bits, ~bits};
+    std::memcpy(bytes.data() + at, &moved, element());
   }
   return bytes;
+}
+
+std::vector<std::byte> DenseProgram::draw_numbers() const {
+  constexpr std::size_t drawn = 1021;  // a prime, so that no block is as long
+  if (!reduces(case_.algorithm->collective)) return {};
+  std::vector<std::byte> numbers(drawn * element());
+  for (std::size_t at = 0; at < numbers.size(); at += element()) {
+    const std::uint64_t bits = random_bits(case_.seed, ~std::uint64_t{0}, at);
+    if (is_integer(case_.type)) {
+      const std::uint64_t integer = integer_for(case_.op, case_.ranks, bits);
+      std::memcpy(numbers.data() + at, &integer, element());
+    } else {
+      store_number(case_.type, numbers.data() + at, number_for(case_.op, bits));
+    }
+  }
+  return numbers;
 }
 
 std::vector<std::byte> DenseProgram::factor(int rank) const {
@@ -211,14 +240,17 @@ std::vector<std::byte> DenseProgram::scaled(std::vector<std::byte> bytes, int ra
 
 std::string DenseProgram::check_around(int rank, std::span<const std::byte> sent) const {
   const Buffer& own = buffer(rank);
-  for (std::size_t i = 0; i < own.size; ++i) {
-    if (own.has_recv && i - own.recv < recv_bytes()) continue;
-    const bool in_send = own.has_send && i - own.send < send_bytes();
-    if (own.memory.get()[i] == (in_send ? sent[i - own.send] : beside)) continue;
-    return fmt::format("rank {}: byte {} {} was written", rank, i,
-                       in_send ? "of the input" : "beside the buffers");
+  std::vector<std::byte> expected(own.size, beside);
+  if (own.has_send) std::ranges::copy(sent, expected.begin() + as_offset(own.send));
+  if (own.has_recv) {
+    std::copy_n(recv(rank), recv_bytes(), expected.begin() + as_offset(own.recv));
   }
-  return {};
+  const auto [was, is] = std::mismatch(expected.begin(), expected.end(), own.memory.get());
+  if (was == expected.end()) return {};
+  const auto i = static_cast<std::size_t>(was - expected.begin());
+  const bool in_send = own.has_send && i - own.send < send_bytes();
+  return fmt::format("rank {}: byte {} {} was written", rank, i,
+                     in_send ? "of the input" : "beside the buffers");
 }
 
 std::string DenseProgram::check_equal(int rank, std::span<const std::byte> expected) const {

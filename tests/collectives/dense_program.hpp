@@ -110,6 +110,7 @@ class DenseProgram final : public Program {
   const Buffer& buffer(int rank) const { return buffers_[static_cast<std::size_t>(rank)]; }
   std::vector<std::byte> factor(int rank) const;
   std::vector<std::byte> input(int rank) const;
+  std::vector<std::byte> draw_numbers() const;
   // What the rank's input counts as: multiplied by its factor, if it has one.
   std::vector<std::byte> scaled(std::vector<std::byte> bytes, int rank) const;
   const std::byte* recv(int rank) const { return buffer(rank).memory.get() + buffer(rank).recv; }
@@ -128,6 +129,7 @@ class DenseProgram final : public Program {
   std::vector<std::byte> expected(const Inputs& inputs, int rank) const;
 
   DenseCase case_;
+  std::vector<std::byte> numbers_;  // that inputs are drawn from; none where data are only moved
   std::vector<Buffer> buffers_;
 };
 

@@ -115,7 +115,7 @@ TEST_CASE("AR-Topk in several parcels costs what its model says", "[ar-topk][cos
   for (const char* keys : elections) {
     ++which;
     for (int i = 0; i < 4; ++i) {
-      if (!is_due({which, i})) continue;
+      if (!is_turn(which + i, 0, 4)) continue;
       const int ranks = sizes[i];
       check_cost(case_of(ranks, 4 * block, keys));
       // More messages than channels hold.

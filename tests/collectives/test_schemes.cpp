@@ -71,9 +71,8 @@ TEST_CASE("every scheme is its plain reference, bit for bit", "[sparse][schemes]
   int which = 0;
   for (const SchemeTest& test : scheme_tests()) {
     for (const std::string& variant : test.variants) {
-      ++which;  // another half of `some` for the next variant
       for (const int ranks : full ? all : some) {
-        if (!is_due({++which})) continue;
+        if (!is_turn(which++, 0, 3)) continue;
         for (const std::size_t count : {1, 2, 5, 100, 1000, 4099}) {
           SparseCase c = case_of(spec_of(test, variant, densities[turn % 8]), ranks, {count});
           c.average = turn++ % 3 == 0;
@@ -90,12 +89,13 @@ TEST_CASE("every scheme remembers what its reference does", "[sparse][schemes]")
   for_each_variant(0.01, [&](const SchemeTest& test, const std::string& spec) {
     ++which;
     for (const int many : {0, 1}) {
+      if (!is_turn(which, many, 2)) continue;
       const int ranks = many == 0 ? 3 : 8;
       // Residuals alone are the same matter for any number of ranks.
       if (!full && many == 1 && Spec::parse(spec)->scheme->sections.empty()) continue;
       const Walk walk{.steps = test.many_steps + 6 * ranks};
       for (int i = 0; i < 3; ++i) {
-        if (!full && i != (many == 0 ? which % 3 : which % 2)) continue;
+        if (!full && i != (many == 0 ? which / 2 % 3 : which / 2 % 2)) continue;
         CHECK(check_beside_reference(test, case_of(spec, ranks, {counts[i]}), walk) == "");
       }
     }
@@ -140,8 +140,8 @@ TEST_CASE("every scheme follows magnitudes that jump", "[sparse][schemes]") {
   for_each_variant(0.01, [&](const SchemeTest& test, const std::string& spec) {
     ++which;
     for (const int ranks : {1, 3}) {
-      // Every day every second variant, by turns alone and among three.
-      if (!full && which % 4 != ranks - 1) continue;
+      // Every day every third variant, by turns alone and among three.
+      if (!is_turn(which, ranks, 6)) continue;
       if (!full && !Spec::parse(spec)->sparse()) continue;  // it has no forecast
       SparseCase c = case_of(spec, ranks, {150000, 100000, 100, 75000});
       c.chunk_bytes = 1024;
@@ -321,7 +321,7 @@ TEST_CASE("an end at any step of any scheme loses no gradient", "[sparse][scheme
   for (const std::string& spec : specs_of(scheme_tests(), 0.2)) {
     ++which;
     for (int ranks = 2; ranks <= 4; ++ranks) {
-      if (ranks != 3 && !is_due({which, ranks})) continue;
+      if (!is_turn(which, ranks - 2, 3)) continue;
       CHECK(check_interrupted(case_of(spec, ranks, {60, 0, 20}), ranks, 1) == "");
     }
   }

@@ -120,8 +120,8 @@ TEST_CASE("16-bit gradients of every scheme", "[sparse][narrow]") {
 TEST_CASE("16-bit gradients that are not finite, or whose sums are not", "[sparse][narrow]") {
   for_each_spec_and_type([](const std::string& spec, DType type, int which) {
     const SparseCase c = case_of(spec, type, 3);
-    if (is_due({which, 0})) CHECK(run_beside_wide(c, 4, make_infinite) == "");
-    if (is_due({which, 1})) CHECK(run_beside_wide(c, 4, make_large) == "");
+    if (is_turn(which, 0, 4)) CHECK(run_beside_wide(c, 4, make_infinite) == "");
+    if (is_turn(which, 2, 4)) CHECK(run_beside_wide(c, 4, make_large) == "");
   });
 }
 
@@ -131,8 +131,8 @@ TEST_CASE("16-bit gradients by host", "[sparse][narrow][by-host]") {
     if (!Spec::parse(by_host)) return;  // it has no election, or is not summed by host
     SparseCase c = case_of(by_host, type, 5);
     c.hosts = {0, 1, 0, 1, 1};
-    if (is_due({which, 0})) CHECK(run_beside_wide(c, 4) == "");
-    if (is_due({which, 1})) CHECK(run_beside_wide(c, 4, make_infinite) == "");
+    if (is_turn(which, 0, 4)) CHECK(run_beside_wide(c, 4) == "");
+    if (is_turn(which, 2, 4)) CHECK(run_beside_wide(c, 4, make_infinite) == "");
   });
 }
 

@@ -10,6 +10,7 @@
 #include "core/record.hpp"
 #include "tests/catch.hpp"
 #include "tests/collectives/sparse_program.hpp"
+#include "tests/sanitized.hpp"
 
 namespace pith::test {
 
@@ -311,6 +312,7 @@ TEST_CASE("no pass over gradients is long", "[sparse][tails]") {
 // up to 0.11 ms; to add up what parcels brought before would be to do it twice.
 TEST_CASE("streamed calls take little longer than their slowest stage", "[sparse][tails]") {
   for (const int ranks : {2, 4, 8}) {
+    if (ranks == 4 && !full) continue;
     check_overlap({"topk:density=0.01,feedback=0,exchange=direct", false}, ranks);
     check_overlap({"topk:density=0.01,feedback=0,exchange=ring", false}, ranks);
     check_overlap({"ar-topk:density=0.01,feedback=0", false}, ranks);
