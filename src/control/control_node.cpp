@@ -9,7 +9,7 @@
 #include <thread>
 #include <utility>
 
-#include "control/control_tcp.hpp"
+#include "control/tcp/control_tcp.hpp"
 #include "control/members.hpp"
 #include "core/clock.hpp"
 #include "core/waiting.hpp"
@@ -37,7 +37,8 @@ class TcpNode final : public ControlNode {
  public:
   TcpNode(int rank, int ranks, const Secret& secret, std::string host, const Settings& settings)
       : ControlNode(options_of(rank, ranks, settings), wire_, secret, std::move(host)),
-        wire_({rank, ranks, secret, settings.heartbeat, settings.init_timeout, settings.ports}) {}
+        wire_({rank, ranks, secret, settings.heartbeat, settings.init_timeout, settings.ports,
+               reconnect_of(settings.tcp.reconnect)}) {}
   ~TcpNode() override { leave_alone(); }
 
   Error start(Gatherer& gatherer) {

@@ -80,6 +80,18 @@ constexpr std::array table{
         [](Settings& s, const std::string& text) {
           return set_flag("ENCRYPT", text, s.tcp.encrypt);
         }},
+    SettingInfo{"RECONNECT", Scope::agreed,
+                "hosts: a TCP connection between two hosts that breaks while both processes live "
+                "is made anew and goes on where it was, within HEARTBEAT; what is sent is copied "
+                "for that; always: inside a host, too; never: the break is the end of the peer",
+                [](const Settings& s) { return s.tcp.reconnect; },
+                [](Settings& s, const std::string& text) {
+                  if (text != "hosts" && text != "always" && text != "never") {
+                    return bad_value("RECONNECT", text, "hosts, always or never");
+                  }
+                  s.tcp.reconnect = text;
+                  return Error();
+                }},
     SettingInfo{"ORDER", Scope::agreed,
                 "topology: rings and trees walk the ranks host by host and core by core; rank: as "
                 "they are numbered",

@@ -12,9 +12,11 @@
 #include <cstring>
 #include <functional>
 #include <map>
+#include <memory>
 
 #include "catch.hpp"
-#include "control/control_tcp.hpp"
+#include "control/tcp/control_tcp.hpp"
+#include "tests/transport/own_sockets.hpp"
 #include "tests/transport/unauthenticated_clients.hpp"
 
 using namespace pith;
@@ -36,8 +38,8 @@ Greeting greeting_of(int from) { return {"control", from, 0, ranks, 0}; }
 // One rank's wire, and what it tells.
 class End final : public ControlHandler {
  public:
-  explicit End(int rank, double heartbeat_s = 10)
-      : wire({rank, ranks, job_secret(), heartbeat_s, 10, {}}) {
+  explicit End(int rank, double heartbeat_s = 10, Reconnect reconnect = Reconnect::never)
+      : wire({rank, ranks, job_secret(), heartbeat_s, 10, {}, reconnect}) {
     address = *wire.listen("127.0.0.1");
   }
   void on_message(int from, std::string_view message) override {
@@ -60,7 +62,8 @@ class End final : public ControlHandler {
 // Ranks 0 and 1 of the job; 2 and 3 are played by the test.
 class Job {
  public:
-  explicit Job(double heartbeat_s = 10) : zero(0, heartbeat_s), one(1, heartbeat_s) {
+  explicit Job(double heartbeat_s = 10, Reconnect reconnect = Reconnect::never)
+      : zero(0, heartbeat_s, reconnect), one(1, heartbeat_s, reconnect) {
     for (End* end : {&zero, &one}) end->wire.set_addresses({zero.address, one.address, "", ""});
   }
   ~Job() {
@@ -118,6 +121,15 @@ bool is_closed(Job& job, const Descriptor& socket) {
     const ssize_t got = ::recv(socket.get(), &byte, 1, MSG_DONTWAIT);
     return got == 0 || (got < 0 && errno != EAGAIN);
   });
+}
+
+// All connections of this process with an end at the address: at this end, that one, or both.
+void break_connections(const std::string& address, int which) {
+  const int port = port_of(address);
+  for (const int fd : sockets_at(port)) {
+    const bool accepted = own_port(fd) == port;
+    if (which % 3 == 2 || accepted == (which % 3 == 0)) ::shutdown(fd, SHUT_RDWR);
+  }
 }
 
 std::string frame(std::uint32_t size, std::string_view bytes) {
@@ -267,4 +279,54 @@ TEST_CASE("a rank whose host vanishes while something is under way is lost", "[c
     return;
   }
   CHECK(WEXITSTATUS(status) == static_cast<int>(Outcome::right));
+}
+
+TEST_CASE("the control plane's connection breaks while both ranks live", "[control][reconnect]") {
+  const std::uint64_t allowed_ns = 5 * second;
+  Job job(10, Reconnect::always);
+  REQUIRE(job.talk());
+  std::size_t begun = 0;
+  std::vector<std::string> said;
+  for (int round = 0; round < 40; ++round) {
+    // Both ends are of this process: one, the other, or both break, with messages under way.
+    for (int i = 0; i < 20; ++i) {
+      said.push_back(std::string(static_cast<std::size_t>(i * 300), 'y') + std::to_string(begun++));
+      job.one.wire.send(0, said.back());
+      job.zero.wire.send(1, said.back());
+      if (i == round % 20) break_connections(job.zero.address, round);
+    }
+    REQUIRE(
+        job.drive_until([&] { return job.zero.messages[1].size() == said.size(); }, allowed_ns));
+    const auto heard = [&] { return job.one.messages[0].size() == 100 + said.size(); };
+    REQUIRE(job.drive_until(heard, allowed_ns));
+  }
+  CHECK(job.zero.messages[1] == said);
+  CHECK(std::equal(said.begin(), said.end(), job.one.messages[0].begin() + 100));
+  CHECK(job.zero.ends.empty());
+  CHECK(job.one.ends.empty());
+}
+
+TEST_CASE("who has ended is not waited for by the control plane", "[control][reconnect]") {
+  const int dies = GENERATE(0, 1);
+  auto zero = std::make_unique<End>(0, 10, Reconnect::always);
+  auto one = std::make_unique<End>(1, 10, Reconnect::always);
+  for (End* end : {zero.get(), one.get()}) {
+    end->wire.set_addresses({zero->address, one->address, "", ""});
+  }
+  const auto drive = [&](const std::function<bool()>& done) {
+    const std::uint64_t until = monotonic_ns() + 3 * second;
+    while (!done() && monotonic_ns() < until) {
+      if (zero) zero->wire.progress(*zero);
+      if (one) one->wire.progress(*one);
+    }
+    return done();
+  };
+  one->wire.send(0, "here");
+  REQUIRE(drive([&] { return zero->messages[1].size() == 1; }));
+  zero->wire.send(1, "and here");
+  REQUIRE(drive([&] { return one->messages[0].size() == 1; }));
+  (dies == 0 ? zero : one).reset();
+  End& left = dies == 0 ? *one : *zero;
+  REQUIRE(drive([&] { return !left.ends.empty(); }));
+  CHECK(left.ends[dies].find("lost: its process has ended") == 0);
 }

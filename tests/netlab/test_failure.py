@@ -84,6 +84,53 @@ class Vanishing(FailureCase):
                 self.assertEqual(answer["code"], 0, answer)
 
 
+class Resets(unittest.TestCase):
+    """What a router does that has forgotten its connections: they are reset, and all ranks live."""
+
+    def reset(self, host):
+        """How many connections of the host were; their other ends hear of it at once."""
+        return len(host.run(["ss", "-K", "-tnH", "state", "established"]).splitlines())
+
+    def test_calls_go_on(self):
+        for environment in ({}, {"PITH_ENCRYPT": "1"}):
+            with self.subTest(environment), Lab(3) as lab:
+                with Ranks(lab, environment=environment) as ranks:
+                    ranks.seconds("allreduce", 1000)
+                    if self.reset(lab[1]) == 0:
+                        self.skipTest("the kernel does not let root end connections (ss -K)")
+                    for size, calls in ((8, 20_000), (100_000, 400), (16 << 20, 6)):
+                        ranks.begin("allreduce", size, calls)
+                        for host in (0, 1, 2, 1):
+                            time.sleep(0.1)
+                            self.reset(lab[host])
+                        for rank, answer in ranks.end().items():
+                            self.assertEqual(answer["code"], 0, f"rank {rank}: {answer}")
+                            self.assertTrue(answer["correct"])
+                    # Nobody is in a call: the next one finds it.
+                    self.reset(lab[0])
+                    ranks.seconds("allreduce", 100_000)
+
+    def test_the_end_of_a_process_is_still_told_at_once(self):
+        with Lab(3) as lab, Ranks(lab) as ranks:
+            ranks.seconds("allreduce", 1000)
+            ranks.begin("allreduce", 1000, ENDLESS)
+            self.reset(lab[2])
+            time.sleep(0.2)
+            ranks.processes[2].send_signal(signal.SIGKILL)
+            for answer in ranks.end(1 + SLACK_S, [0, 1]).values():
+                self.assertEqual(answer["code"], REMOTE_ERROR, answer)
+                self.assertIn("rank 2", answer["error"])
+
+    def test_it_can_be_turned_off(self):
+        with Lab(2) as lab, Ranks(lab, environment={"PITH_RECONNECT": "never"}) as ranks:
+            ranks.begin("allreduce", 1000, ENDLESS)
+            time.sleep(0.2)
+            if self.reset(lab[0]) == 0:
+                self.skipTest("the kernel does not let root end connections (ss -K)")
+            for answer in ranks.end(1 + SLACK_S).values():
+                self.assertEqual(answer["code"], REMOTE_ERROR, answer)
+
+
 class OneLink(unittest.TestCase):
     """Nothing passes between two hosts, and both reach the third."""
     # A ring of three has every link in it.

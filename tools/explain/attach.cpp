@@ -11,7 +11,7 @@
 #include <span>
 
 #include "control/control_frames.hpp"
-#include "control/control_tcp.hpp"
+#include "control/tcp/control_tcp.hpp"
 #include "follow.hpp"
 #include "startup/job_secret.hpp"
 #include "startup/launch.hpp"

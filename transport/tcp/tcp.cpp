@@ -28,12 +28,6 @@ constexpr std::size_t turn_bytes = std::size_t{256} << 10;
 
 bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
-std::size_t total(std::span<const iovec> parts) {
-  std::size_t bytes = 0;
-  for (const iovec& part : parts) bytes += part.iov_len;
-  return bytes;
-}
-
 }  // namespace
 
 TcpTransport::TcpTransport(Scheduler& scheduler, Mailbox& mailbox, int rank, int ranks,
@@ -82,6 +76,7 @@ Error TcpTransport::connect(std::span<const std::string> addresses,
   plan.rails = 1 + options_.rails.size();
   plan.encrypt = options_.encrypt;
   plan.streams.resize(static_cast<std::size_t>(ranks_));
+  plan.resumes.resize(static_cast<std::size_t>(ranks_));
   std::vector<std::uint8_t> now(static_cast<std::size_t>(ranks_));
   std::size_t connections = 0;
   for (int peer = 0; peer < ranks_; ++peer) {
@@ -90,7 +85,10 @@ Error TcpTransport::connect(std::span<const std::string> addresses,
     now[p] = !options_.streams.on_demand || are_neighbours(rank_, peer, ranks_);
     plan.streams[p] = now[p] != 0 ? options_.streams.at_start : options_.streams.later;
     if (now[p] != 0) connections += static_cast<std::size_t>(plan.streams[p]);
-    by_rank_[p] = std::make_unique<Peer>(peer, plan.streams[p], *this);
+    const std::string& own = addresses[static_cast<std::size_t>(rank_)];
+    const bool outlives = outlives_connections(options_.reconnect, own, addresses[p]);
+    plan.resumes[p] = outlives ? 1 : 0;
+    by_rank_[p] = std::make_unique<Peer>(peer, plan.streams[p], outlives, *this);
     peers_.push_back(by_rank_[p].get());
   }
   make_descriptor_room(connections);
@@ -103,14 +101,12 @@ Error TcpTransport::watch_mesh() {
   epoll_ = Descriptor(open_with_room([] { return ::epoll_create1(EPOLL_CLOEXEC); }));
   if (!epoll_) return system_error("create an epoll descriptor", errno);
   for (auto* list : {&departed_, &ready_, &unreported_}) list->reserve(peers_.size());
-  for (TcpMesh::Opened& opened : mesh_->take_opened()) {
+  for (TcpMesh::Opened& opened : mesh_->take_news().opened) {
     Peer& peer = *find(opened.peer);
-    if (Error error = adopt(peer, std::move(opened))) return error;
+    if (Error error = peer.adopt(std::move(opened), epoll_.get())) return error;
   }
-  if (mesh_->all_open()) {
-    mesh_.reset();
-    return {};
-  }
+  end_mesh();
+  if (!mesh_) return {};
   epoll_event event{};
   event.events = EPOLLIN;
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, mesh_->descriptor(), &event) == 0) return {};
@@ -119,16 +115,30 @@ Error TcpTransport::watch_mesh() {
 
 // What has been queued for a peer goes when its streams are open.
 bool TcpTransport::take_links() {
-  for (TcpMesh::Opened& opened : mesh_->take_opened()) {
+  TcpMesh::News news = mesh_->take_news();
+  for (TcpMesh::Opened& opened : news.opened) {
     Peer& peer = *find(opened.peer);
     if (!peer.live) continue;
-    if (Error error = adopt(peer, std::move(opened))) lose(peer, error);
+    if (Error error = peer.adopt(std::move(opened), epoll_.get())) lose(peer, error);
   }
-  for (const TcpMesh::Failed& failed : mesh_->take_failed()) {
+  for (TcpMesh::Reopened& reopened : news.reopened) {
+    Peer& peer = *find(reopened.peer);
+    const ConnectionKeys* const keys = options_.encrypt ? &reopened.keys : nullptr;
+    if (!peer.live) {
+      say_farewell(reopened.socket.get(), keys);
+      continue;
+    }
+    Stream& stream = *peer.streams[static_cast<std::size_t>(reopened.stream)];
+    if (Error error = stream.resume(std::move(reopened.socket), keys, epoll_.get())) {
+      lose(peer, error);
+    }
+  }
+  for (const TcpMesh::Failed& failed : news.failed) {
     Peer& peer = *find(failed.peer);
     switch (failed.how) {
       case TcpMesh::Failed::How::gone:
-        if (peer.live) depart(peer);
+        peer.stop_resuming();
+        if (peer.live && (!peer.open || peer.all_ended())) depart(peer);
         break;
       case TcpMesh::Failed::How::unreachable:
         lose(peer, ETIMEDOUT);
@@ -138,28 +148,14 @@ bool TcpTransport::take_links() {
         break;
     }
   }
-  if (mesh_->all_open()) mesh_.reset();
+  end_mesh();
   return true;
 }
 
-Error TcpTransport::adopt(Peer& peer, TcpMesh::Opened opened) {
-  peer.open = true;
-  for (std::size_t s = 0; s < opened.streams.size(); ++s) {
-    Stream& stream = *peer.streams[s];
-    stream.socket = std::move(opened.streams[s]);
-    if (!opened.keys.empty()) {
-      Expected<std::unique_ptr<TcpSeal>> seal = TcpSeal::create(opened.keys[s]);
-      if (!seal) return seal.error();
-      stream.seal = std::move(*seal);
-    }
-    epoll_event event{};
-    event.events = stream.watched = s == 0 ? static_cast<std::uint32_t>(EPOLLIN) : 0;
-    event.data.ptr = &stream;
-    if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, stream.socket.get(), &event) != 0) {
-      return system_error("watch a connection", errno);
-    }
-  }
-  return {};
+// Where nothing is to be opened any more, or again.
+void TcpTransport::end_mesh() {
+  const auto resumes = [](const Peer* peer) { return peer->streams[0]->resumption != nullptr; };
+  if (mesh_->all_open() && std::ranges::none_of(peers_, resumes)) mesh_.reset();
 }
 
 bool TcpTransport::start(Send& send) {
@@ -169,13 +165,16 @@ bool TcpTransport::start(Send& send) {
     return true;
   }
   // Its first stream has ended, so it takes no more, whatever its other streams still bring.
-  if (peer->live && peer->open && !peer->streams[0]->socket) lose(*peer, peer->cause);
+  const Stream& first = *peer->streams[0];
+  const bool ended = peer->open && !first.socket && !first.suspended();
+  if (peer->live && ended) lose(*peer, peer->cause);
   if (!peer->live) {
     send.error = peer->error;
     return true;
   }
   if (!peer->open) mesh_->want(peer->rank);
-  if (peer->open && peer->outbox.empty() && send.header.length < options_.cut_bytes) {
+  const bool is_free = peer->open && first.takes_more() && peer->outbox.empty();
+  if (is_free && send.header.length < options_.cut_bytes) {
     return start_at_once(*peer, send);
   }
   peer->outbox.push(send);
@@ -194,7 +193,7 @@ bool TcpTransport::start_at_once(Peer& peer, Send& send) {
   const ssize_t written = peer.streams[0]->write(parts);
   if (written >= 0 && static_cast<std::size_t>(written) == bytes) return true;
   const int cause = errno;
-  if (written < 0 && !would_block(cause)) {
+  if (written < 0 && !would_block(cause) && !peer.streams[0]->suspend(mesh_.get(), cause)) {
     lose(peer, cause);
     send.error = peer.error;
     return true;
@@ -211,21 +210,29 @@ bool TcpTransport::start_at_once(Peer& peer, Send& send) {
 
 bool TcpTransport::write(Peer& peer) {
   bool moved = false;
+  bool catching_up = false;
   for (auto& stream : peer.streams) {
-    if (peer.live && stream->socket && !peer.outbox.empty()) moved |= write_stream(peer, *stream);
+    if (!peer.live || !stream->socket) continue;
+    moved |= write_stream(peer, *stream);
+    catching_up |= stream->is_behind();
   }
+  peer.catching_up = catching_up;
   return moved;
 }
 
 bool TcpTransport::write_stream(Peer& peer, Stream& stream) {
+  if (const bool had = stream.has_to_send(); !stream.catch_up()) {
+    if (!would_block(errno)) write_failed(stream, errno);
+    return had;
+  }
   std::size_t gone = 0;
   while (gone < turn_bytes) {
     const std::span<const iovec> parts = peer.outbox.next(stream.number);
     if (parts.empty()) break;
-    const std::size_t wanted = total(parts);
+    const std::size_t wanted = bytes_of(parts);
     const ssize_t written = stream.write(parts);
     if (written < 0) {
-      if (!would_block(errno)) write_failed(peer, errno);
+      if (!would_block(errno)) write_failed(stream, errno);
       break;
     }
     const auto bytes = static_cast<std::size_t>(written);
@@ -242,15 +249,6 @@ bool TcpTransport::write_stream(Peer& peer, Stream& stream) {
   return gone != 0;
 }
 
-// A peer that has left in order cannot take the rest of aborted messages, and need not.
-void TcpTransport::write_failed(Peer& peer, int cause) {
-  if (peer.outbox.awaited()) return lose(peer, cause);
-  peer.outbox.quiesce(nullptr, Error(), false);
-  for (auto& stream : peer.streams) {
-    if (stream->seal) stream->seal->end_writing();
-  }
-}
-
 bool TcpTransport::read(Peer& peer) {
   Stream& first = *peer.streams[0];
   if (!peer.live || (!mailbox_.accepts(peer.rank) && !peer.broken)) return false;
@@ -263,7 +261,8 @@ bool TcpTransport::read(Peer& peer) {
         return true;
       }
     }
-    const bool matters = peer.inbox.expects_pieces() || first.reader.said_goodbye() || peer.broken;
+    const bool matters = peer.inbox.expects_pieces() || first.reader.said_goodbye() ||
+                         peer.broken || stream.is_behind();
     if (matters && stream.socket) moved |= read_stream(peer, stream);
   }
   return moved;
@@ -279,11 +278,11 @@ bool TcpTransport::read_stream(Peer& peer, Stream& stream) {
       if (stream.reader.stalled()) break;
       parts = {&end_probe, 1};  // after a goodbye only the end may follow
     }
-    const std::size_t wanted = total(parts);
+    const std::size_t wanted = bytes_of(parts);
     const ssize_t got = stream.read(parts);
     if (got < 0) {
-      if (stream.seal && stream.seal->fault()) {
-        lose(peer, peer_lost(peer.rank, fmt::format("it sent {}", stream.seal->fault())));
+      if (stream.fault()) {
+        lose(peer, peer_lost(peer.rank, fmt::format("it sent {}", stream.fault())));
       } else if (!would_block(errno)) {
         stream_ended(peer, stream, errno);
       }
@@ -312,14 +311,16 @@ bool TcpTransport::read_stream(Peer& peer, Stream& stream) {
 bool TcpTransport::progress() {
   bool moved = false;
   for (Peer* peer : peers_) {
-    if (!peer->outbox.empty()) moved |= write(*peer);
+    if (!peer->outbox.empty() || peer->catching_up) moved |= write(*peer);
   }
-  if (peers_.size() <= few_peers && !mesh_) {
+  if (peers_.size() <= few_peers && (!mesh_ || mesh_->all_open())) {
     moved |= read_few();
   } else {
     moved |= read_ready();
   }
-  if (mesh_ && (mesh_ready_ || mesh_->is_due()) && mesh_->step()) moved |= take_links();
+  if (mesh_ && (std::exchange(mesh_ready_, false) || mesh_->is_due()) && mesh_->step()) {
+    moved |= take_links();
+  }
   if (!departed_.empty()) check_departed();
   if (!unreported_.empty()) {
     report_lost();
@@ -400,9 +401,10 @@ bool TcpTransport::arm() {
       if (!stream->socket) continue;
       std::uint32_t events = 0;
       const bool matters = stream->number == 0 || (others && !stream->reader.stalled());
-      if (accepts && matters) events |= EPOLLIN;
+      if ((accepts && matters) || stream->is_behind()) events |= EPOLLIN;
       held |= accepts && matters && stream->holds();
-      if (!peer->outbox.next(stream->number).empty()) events |= EPOLLOUT;
+      const bool writes = stream->takes_more() && !peer->outbox.next(stream->number).empty();
+      if (writes || stream->has_to_send()) events |= EPOLLOUT;
       stream->watch(epoll_.get(), events);
     }
   }
@@ -433,7 +435,9 @@ void TcpTransport::for_each_sending(const std::function<void(const Send&)>& see)
 }
 
 void TcpTransport::close(std::uint64_t deadline_ns) {
-  const auto waiting = [](const Peer* peer) { return peer->live && !peer->outbox.empty(); };
+  const auto waiting = [](const Peer* peer) {
+    return peer->live && (!peer->outbox.empty() || peer->catching_up || peer->any_suspended());
+  };
   while (std::ranges::any_of(peers_, waiting) && monotonic_ns() < deadline_ns) {
     const std::uint64_t soon_ns = monotonic_ns() + 2'000'000;  // attempts to connect are repeated
     if (!progress() && arm()) {

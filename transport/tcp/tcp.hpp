@@ -8,6 +8,11 @@
 // A peer whose connections have ended is gone, but what it had sent is delivered; it is lost once a
 // receive waits for more, or something is sent to it. A peer that acknowledges nothing for
 // `heartbeat_s` is lost at once: see on_peer_lost.
+//
+// Between hosts a connection may also break while both processes live (a router that has been
+// restarted, an address translation that was forgotten). Then the stream goes on over another one
+// (tcp_resumption.hpp). A peer that listens no more is gone, as above; one that answers no attempt
+// for three times `heartbeat_s` is lost.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +31,7 @@
 #include "transport/tcp/tcp_mesh.hpp"
 #include "transport/tcp/tcp_outbox.hpp"
 #include "transport/tcp/tcp_reader.hpp"
+#include "transport/tcp/tcp_reconnect.hpp"
 
 namespace pith {
 
@@ -37,6 +43,7 @@ struct TcpOptions {
   std::size_t piece_bytes = std::size_t{256} << 10;
   std::size_t read_bytes = std::size_t{64} << 10;
   double heartbeat_s = 10;
+  Reconnect reconnect = Reconnect::never;  // the same on all ranks
   PortRange ports;
   bool encrypt = false;  // the same on all ranks
 };
@@ -82,7 +89,7 @@ class TcpTransport final : public PeerTransport {
 
   Error watch_mesh();
   bool take_links();
-  Error adopt(Peer& peer, TcpMesh::Opened opened);
+  void end_mesh();
   bool start_at_once(Peer& peer, Send& send);
   bool write(Peer& peer);
   bool write_stream(Peer& peer, Stream& stream);
@@ -91,7 +98,7 @@ class TcpTransport final : public PeerTransport {
   bool read_few();
   bool read_ready();
   int poll_events();
-  void write_failed(Peer& peer, int cause);
+  void write_failed(Stream& stream, int cause);
   void stream_ended(Peer& peer, Stream& stream, int cause);
   void depart(Peer& peer);
   void look_at(Peer& peer, std::uint64_t now_ns);

@@ -40,4 +40,9 @@ std::string_view rail_of(std::string_view text, int stream, std::size_t most) {
   return text.substr(0, text.find(separator));
 }
 
+std::string_view host_of(std::string_view text) {
+  const std::string_view address = rail_of(text, 0, 1);
+  return address.substr(0, std::min(address.size(), address.rfind(':')));
+}
+
 }  // namespace pith

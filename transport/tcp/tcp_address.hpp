@@ -16,5 +16,7 @@ std::string address_with_rails(std::string_view listener, std::string_view host,
                                std::span<const std::string> rails);
 // The address for a stream, among the first `most`: a rank uses no more rails than it has itself.
 std::string_view rail_of(std::string_view text, int stream, std::size_t most);
+// Of the first address.
+std::string_view host_of(std::string_view text);
 
 }  // namespace pith

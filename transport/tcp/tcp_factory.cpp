@@ -30,6 +30,7 @@ Expected<std::unique_ptr<PeerTransport>> make(const TransportSite& site) {
   options.host = site.host;
   options.streams = {site.settings.tcp.streams, site.settings.tcp.streams, false};
   options.heartbeat_s = site.settings.heartbeat;
+  options.reconnect = reconnect_of(site.settings.tcp.reconnect);
   options.ports = site.settings.ports;
   if (site.settings.tcp.rails > 1) {
     const Expected<std::vector<Interface>> all = list_interfaces();
@@ -56,12 +57,6 @@ Expected<std::string> usable(const ListenPlace& place) {
   return fmt::format("sockets at {} ({}), {}", place.host, place.why,
                      no_cipher ? fmt::format("not with PITH_ENCRYPT=1: {}", no_cipher.message())
                                : "encrypted with PITH_ENCRYPT=1");
-}
-
-// Of the first "host:port".
-std::string_view host_of(std::string_view text) {
-  const std::string_view address = rail_of(text, 0, 1);
-  return address.substr(0, std::min(address.size(), address.rfind(':')));
 }
 
 }  // namespace

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
+#include "core/clock.hpp"
 #include "transport/tcp/tcp.hpp"
 #include "transport/tcp/tcp_peer.hpp"
 #include "transport/tcp/tcp_silence.hpp"
@@ -20,28 +22,39 @@ constexpr std::uint64_t quarters = 4;
 // process has not ended, and the peer is lost after this time.
 constexpr std::uint64_t ending_ns = 500'000'000;
 
-const char* how_it_ended(int cause) {
-  return cause == 0 ? "it has closed the connection" : std::strerror(cause);
-}
-
 std::uint64_t heartbeat_ns(const TcpOptions& options) {
   return static_cast<std::uint64_t>(options.heartbeat_s * 1e9);
 }
 
 }  // namespace
 
+const char* how_it_ended(int cause) {
+  return cause == 0 ? "it has closed the connection" : std::strerror(cause);
+}
+
 // What the peer has sent on its other connections still counts.
 void TcpTransport::stream_ended(Peer& peer, Stream& stream, int cause) {
-  if (!stream.reader.said_goodbye()) {
-    if (is_silence(cause)) return lose(peer, cause);
-    if (!std::exchange(peer.cut_short, true)) peer.cause = cause;
-    peer.broken = true;
-    peer.ending_ns = monotonic_ns();
-  }
+  const bool in_order = stream.reader.said_goodbye();
+  if (!in_order && is_silence(cause)) return lose(peer, cause);
+  if (stream.suspend(mesh_.get(), cause)) return;
   stream.socket.reset();
-  const bool all = std::none_of(peer.streams.begin(), peer.streams.end(),
-                                [](const auto& other) { return bool{other->socket}; });
-  if (all) depart(peer);
+  if (!in_order) peer.cut_short_by(cause);
+  if (peer.all_ended()) depart(peer);
+}
+
+// What has come is read in any case, so that a peer's last words count.
+void TcpTransport::write_failed(Stream& stream, int cause) {
+  Peer& peer = stream.peer;
+  if (stream.fault()) {
+    return lose(peer, peer_lost(peer.rank, fmt::format("it sent {}", stream.fault())));
+  }
+  if (stream.suspend(mesh_.get(), cause)) return;
+  if (peer.outbox.awaited()) return lose(peer, cause);
+  // A peer that has left in order cannot take the rest of aborted messages, and need not.
+  peer.outbox.quiesce(nullptr, Error(), false);
+  for (auto& other : peer.streams) {
+    if (other->seal) other->seal->end_writing();
+  }
 }
 
 // All that it has sent has been read. Sends to it and receives of incomplete messages fail.
@@ -80,7 +93,8 @@ void TcpTransport::look_at(Peer& peer, std::uint64_t now_ns) {
     all.owed |= one.owed;
     all.last_ns = std::min(all.last_ns, one.last_ns);
   }
-  peer.doubtful = all.owed && all.last_ns >= heartbeat_ns(options_) / quarters;
+  peer.doubtful =
+      peer.any_suspended() || (all.owed && all.last_ns >= heartbeat_ns(options_) / quarters);
   if (peer.silence.look(all, now_ns) >= heartbeat_ns(options_)) return lose(peer, ETIMEDOUT);
   if (peer.cut_short && now_ns > peer.ending_ns + ending_ns) lose(peer, peer.cause);
 }

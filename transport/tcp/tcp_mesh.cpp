@@ -93,7 +93,7 @@ TcpMesh::TcpMesh(TcpMeshPlan plan, Descriptor listener)
       listener_(std::move(listener)),
       links_(static_cast<std::size_t>(plan_.ranks)) {
   for (int peer = 0; peer < plan_.ranks; ++peer) {
-    link(peer).open = peer == plan_.rank || streams_to(peer) == 0;
+    link(peer).open = peer == plan_.rank || plan_.streams_to(peer) == 0;
     if (!link(peer).open) ++closed_links_;
   }
 }
@@ -130,7 +130,7 @@ Error TcpMesh::connect(std::span<const std::uint8_t> now, const Patience& patien
     if (patience.over()) return overdue(now);
     wait_for_step(epoll_.get(), patience);
     step();
-    if (!failed_.empty()) return failed_.front().error;
+    if (!news_.failed.empty()) return news_.failed.front().error;
     if (accept_error_ && unauthenticated_ == 0 && descriptors_are_used_up()) {
       return starved(accept_error_);
     }
@@ -164,8 +164,8 @@ Error TcpMesh::overdue(std::span<const std::uint8_t> now) const {
 void TcpMesh::want(int peer) {
   Link& wanted = link(peer);
   if (wanted.open || wanted.failed || wanted.wanted) return;
-  const int first = peer < plan_.rank ? 0 : streams_to(peer);
-  const int end = std::max(first + 1, streams_to(peer));
+  const int first = peer < plan_.rank ? 0 : plan_.streams_to(peer);
+  const int end = std::max(first + 1, plan_.streams_to(peer));
   std::list<Connection> attempts;
   for (int stream = first; stream < end; ++stream) {
     Connection& attempt = attempts.emplace_back();
@@ -176,6 +176,28 @@ void TcpMesh::want(int peer) {
   connections_.splice(connections_.end(), attempts);
   wanted.wanted = true;
   next_look_ns_ = 0;
+}
+
+bool TcpMesh::reopen(int peer, int stream) {
+  if (!link(peer).open || link(peer).failed) return false;
+  const int number = peer < plan_.rank ? stream : plan_.request_of(peer, stream);
+  const auto is_same = [&](const Connection& one) {
+    return one.ours && one.peer == peer && one.stream == number &&
+           one.state != Connection::State::ended;
+  };
+  const auto is_done = [&](const Reopened& one) {
+    return one.peer == peer && one.stream == stream;
+  };
+  if (std::ranges::any_of(news_.reopened, is_done) || std::ranges::any_of(connections_, is_same)) {
+    return true;
+  }
+  Connection& attempt = connections_.emplace_back();
+  attempt.ours = true;
+  attempt.peer = peer;
+  attempt.stream = number;
+  attempt.not_before_ns = link(peer).reopened_ns + retry_ns;
+  next_look_ns_ = 0;
+  return true;
 }
 
 bool TcpMesh::step() {
@@ -199,7 +221,7 @@ bool TcpMesh::step() {
   // Only here, because events of this turn refer to connections.
   connections_.remove_if(
       [](const Connection& one) { return one.state == Connection::State::ended; });
-  return !opened_.empty() || !failed_.empty();
+  return !news_.opened.empty() || !news_.reopened.empty() || !news_.failed.empty();
 }
 
 void TcpMesh::begin_due(std::uint64_t now, bool anew) {
@@ -211,7 +233,7 @@ void TcpMesh::begin_due(std::uint64_t now, bool anew) {
       if (anew && *since_ns != 0) *since_ns = now;
     }
     // A request waits while the peer opens streams anyway.
-    const bool waits = one.stream == streams_to(one.peer) && link(one.peer).ready > 0;
+    const bool waits = one.stream == plan_.streams_to(one.peer) && link(one.peer).ready > 0;
     if (one.state == State::waiting && now >= one.not_before_ns && !waits) begin(one, now);
     const auto too_long = [&](std::uint64_t since_ns) {
       return !starting_ && since_ns != 0 && now > since_ns + limit_ns;
@@ -344,8 +366,11 @@ void TcpMesh::listen_while_room(std::uint64_t now) {
 bool TcpMesh::may_keep(const Greeting& greeting) const {
   if (greeting.from == plan_.rank || greeting.from >= plan_.ranks) return false;
   const Link& to = links_[static_cast<std::size_t>(greeting.from)];
-  if (to.open || to.failed) return false;
-  const int streams = streams_to(greeting.from);
+  const int streams = plan_.streams_to(greeting.from);
+  if (to.failed || (to.open && !plan_.resumes_with(greeting.from))) return false;
+  if (to.open && greeting.from < plan_.rank) {
+    return greeting.stream > streams && greeting.stream <= 2 * streams;
+  }
   return greeting.from > plan_.rank ? greeting.stream < streams : greeting.stream == streams;
 }
 
@@ -362,6 +387,7 @@ void TcpMesh::keep(Connection& connection) {
   connection.peer = greeting.from;
   connection.stream = greeting.stream;
   become_ready(connection);
+  if (link(greeting.from).open) return;
   if (greeting.from < plan_.rank) want(greeting.from);
   if (!spare_ && unauthenticated_ == 0) spare_ = open_spare();
   if (!spare_ && unauthenticated_ == 0) {
@@ -373,16 +399,18 @@ void TcpMesh::become_ready(Connection& connection) {
   connection.state = Connection::State::ready;
   connection.watch(epoll_.get(), EPOLLRDHUP);
   const int peer = connection.peer;
-  if (connection.stream < streams_to(peer) && ++link(peer).ready == streams_to(peer)) finish(peer);
+  if (link(peer).open) return replace(connection);
+  if (connection.stream < plan_.streams_to(peer) && ++link(peer).ready == plan_.streams_to(peer))
+    finish(peer);
 }
 
 void TcpMesh::finish(int peer) {
-  const auto streams = static_cast<std::size_t>(streams_to(peer));
+  const auto streams = static_cast<std::size_t>(plan_.streams_to(peer));
   Opened opened{peer, std::vector<Descriptor>(streams), {}};
   if (plan_.encrypt) opened.keys.resize(streams);
   for (Connection& one : connections_) {
     if (one.peer != peer || one.state == Connection::State::ended) continue;
-    if (one.state == Connection::State::ready && one.stream < streams_to(peer)) {
+    if (one.state == Connection::State::ready && one.stream < plan_.streams_to(peer)) {
       ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, one.socket.get(), nullptr);
       end_when_unanswered(one.socket.get(), 0);
       const auto stream = static_cast<std::size_t>(one.stream);
@@ -393,7 +421,27 @@ void TcpMesh::finish(int peer) {
   }
   link(peer).open = true;
   --closed_links_;
-  opened_.push_back(std::move(opened));
+  news_.opened.push_back(std::move(opened));
+}
+
+// Of an open link: the connection takes the place of an earlier one, or asks for one that does.
+void TcpMesh::replace(Connection& connection) {
+  const int peer = connection.peer;
+  const int stream = connection.stream;
+  if (stream >= plan_.streams_to(peer)) {
+    if (!connection.ours) reopen(peer, stream - plan_.request_of(peer, 0));
+    return;
+  }
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, connection.socket.get(), nullptr);
+  end_when_unanswered(connection.socket.get(), 0);
+  ConnectionKeys keys;
+  if (plan_.encrypt) keys = connection.handshake.keys();
+  link(peer).reopened_ns = monotonic_ns();
+  news_.reopened.push_back({peer, stream, std::move(connection.socket), keys});
+  for (Connection& one : connections_) {
+    const bool same = one.stream == stream || one.stream == plan_.request_of(peer, stream);
+    if (one.peer == peer && same) end(one);
+  }
 }
 
 // --- ends ---------------------------------------------------------------------------------------
@@ -418,7 +466,8 @@ void TcpMesh::end(Connection& connection) {
   if (connection.state == State::ended) return;
   if (connection.state == State::greeting && !connection.ours) --unauthenticated_;
   const bool counts = connection.state == State::ready && connection.peer >= 0 &&
-                      connection.stream < streams_to(connection.peer);
+                      !link(connection.peer).open &&
+                      connection.stream < plan_.streams_to(connection.peer);
   if (counts) --link(connection.peer).ready;
   connection.state = State::ended;
   if (!connection.socket) return;
@@ -428,12 +477,13 @@ void TcpMesh::end(Connection& connection) {
 }
 
 void TcpMesh::fail(int peer, Failed::How how, const Error& why) {
-  if (link(peer).open || std::exchange(link(peer).failed, true)) return;
-  --closed_links_;
+  if (link(peer).open && !plan_.resumes_with(peer)) return;
+  if (std::exchange(link(peer).failed, true)) return;
+  if (!link(peer).open) --closed_links_;
   for (Connection& one : connections_) {
     if (one.peer == peer) end(one);
   }
-  failed_.push_back({peer, how, why});
+  news_.failed.push_back({peer, how, why});
 }
 
 }  // namespace pith

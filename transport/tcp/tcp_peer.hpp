@@ -4,38 +4,77 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "core/clock.hpp"
 #include "transport/tcp/tcp.hpp"
+#include "transport/tcp/tcp_resumption.hpp"
 #include "transport/tcp/tcp_seal.hpp"
 #include "transport/tcp/tcp_silence.hpp"
 
 namespace pith {
 
+inline std::size_t bytes_of(std::span<const iovec> parts) {
+  std::size_t bytes = 0;
+  for (const iovec& part : parts) bytes += part.iov_len;
+  return bytes;
+}
+
 struct TcpTransport::Stream {
   Stream(Peer& owner, int which, std::size_t buffer_bytes);
   // Changes what epoll watches for.
   void watch(int epoll, std::uint32_t events);
-  // As sendmsg() and readv() without blocking.
+  // As sendmsg() and readv() without blocking. EBADMSG: see fault().
   ssize_t write(std::span<const iovec> parts);
   ssize_t read(std::span<const iovec> parts);
+  // Writes what must go before anything new; false, with errno: not all of it could.
+  bool catch_up();
+  // Uses the socket. Null keys: it is not encrypted.
+  Error begin(const ConnectionKeys* keys, int epoll);
+  // The connection has failed with this errno, or has ended (0). True: the stream will go on over
+  // another one.
+  bool suspend(TcpMesh* mesh, int cause);
+  // Goes on there; also where the peer alone knows that the connection has broken.
+  Error resume(Descriptor connection, const ConnectionKeys* keys, int epoll);
   // Whether read() returns something without the socket becoming readable.
-  bool holds() const { return seal && seal->holds(); }
+  bool holds() const {
+    return socket && ((seal && seal->holds()) || (resumption && resumption->holds()));
+  }
+  bool is_behind() const { return resumption && resumption->is_behind(); }
+  // It has lost its connection, and waits for another.
+  bool suspended() const { return resumption && resumption->suspended(); }
+  // Whether messages may be written. Not while what went before must be sent again.
+  bool takes_more() const { return socket && !is_behind(); }
+  // Whether it has something to write where no message is.
+  bool has_to_send() const { return is_behind() && !resumption->to_send().empty(); }
+  // Null, or what is wrong with what has come.
+  const char* fault() const { return seal && seal->fault() ? seal->fault() : bad_greeting; }
   // Ends the direction to the peer in order.
   void say_goodbye(std::uint64_t deadline_ns);
 
   Peer& peer;
   int number;
   Descriptor socket;
-  std::unique_ptr<TcpSeal> seal;  // null: not encrypted
+  std::unique_ptr<TcpSeal> seal;              // null: not encrypted
+  std::unique_ptr<TcpResumption> resumption;  // null: a break of the connection ends it
   TcpReader reader;
-  std::uint32_t watched = 0;  // epoll events
+  std::uint32_t watched = 0;           // epoll events
+  const char* bad_greeting = nullptr;  // what was wrong with it
+
+ private:
+  ssize_t put(std::span<const iovec> parts);
+  ssize_t get(std::span<const iovec> parts);
+  ssize_t read_greeting();
+  bool leave_connection();
+  std::size_t unacknowledged() const;
 };
 
 struct TcpTransport::Peer {
-  Peer(int peer_rank, int streams_to_it, TcpTransport& transport)
+  Peer(int peer_rank, int streams_to_it, bool resumes, TcpTransport& transport)
       : rank(peer_rank),
         inbox(transport.mailbox_, peer_rank),
         outbox(transport.pool_, transport.scheduler_,
@@ -44,7 +83,40 @@ struct TcpTransport::Peer {
       // Pieces are read to their destination; only frames pass through the buffers of streams 1...
       const std::size_t buffer_bytes = s == 0 ? transport.options_.read_bytes : 0;
       streams.push_back(std::make_unique<Stream>(*this, s, buffer_bytes));
+      if (resumes) streams.back()->resumption = std::make_unique<TcpResumption>();
     }
+  }
+
+  Error adopt(TcpMesh::Opened opened, int epoll) {
+    open = true;
+    for (std::size_t s = 0; s < opened.streams.size(); ++s) {
+      streams[s]->socket = std::move(opened.streams[s]);
+      const ConnectionKeys* const keys = opened.keys.empty() ? nullptr : &opened.keys[s];
+      if (Error failed = streams[s]->begin(keys, epoll)) return failed;
+    }
+    return {};
+  }
+  // No connection is left, and none is hoped for.
+  bool all_ended() const {
+    return std::ranges::none_of(
+        streams, [](const auto& one) { return bool{one->socket} || one->suspended(); });
+  }
+  // An end of a connection, for good.
+  void cut_short_by(int why) {
+    if (!std::exchange(cut_short, true)) cause = why;
+    broken = true;
+    ending_ns = monotonic_ns();
+  }
+  // Nobody listens there any more.
+  void stop_resuming() {
+    for (auto& stream : streams) {
+      if (!stream->suspended()) continue;
+      cut_short_by(stream->resumption->cause());
+      stream->resumption.reset();
+    }
+  }
+  bool any_suspended() const {
+    return std::ranges::any_of(streams, [](const auto& one) { return one->suspended(); });
   }
 
   int rank;
@@ -55,7 +127,8 @@ struct TcpTransport::Peer {
   bool live = true;               // false: lost or gone
   bool open = false;              // its streams have been opened; until then sends are queued
   bool broken = false;            // an end is near: read up to it even if no message is wanted
-  bool cut_short = false;         // a connection has ended without a goodbye
+  bool cut_short = false;         // a connection has ended without a goodbye, for good
+  bool catching_up = false;       // a stream goes on over another connection
   int cause = end_of_stream;      // of the first such end
   std::uint64_t ending_ns = 0;    // since that end, or since other streams brought something
   std::uint64_t heard_bytes = 0;  // received from it
@@ -68,6 +141,18 @@ inline TcpTransport::Stream::Stream(Peer& owner, int which, std::size_t buffer_b
     : peer(owner), number(which), reader(owner.inbox, which, buffer_bytes) {}
 
 inline ssize_t TcpTransport::Stream::write(std::span<const iovec> parts) {
+  if (!resumption) return put(parts);
+  if (!catch_up()) return -1;
+  const std::size_t ahead = std::min(resumption->ahead(), bytes_of(parts));
+  const ssize_t written = ahead != 0 ? static_cast<ssize_t>(ahead) : put(parts);
+  if (written > 0) {
+    resumption->wrote(parts, static_cast<std::size_t>(written),
+                      [this] { return unacknowledged(); });
+  }
+  return written;
+}
+
+inline ssize_t TcpTransport::Stream::put(std::span<const iovec> parts) {
   if (seal) return seal->write(socket.get(), parts);
   msghdr message{};
   message.msg_iov = const_cast<iovec*>(parts.data());
@@ -75,12 +160,15 @@ inline ssize_t TcpTransport::Stream::write(std::span<const iovec> parts) {
   return ::sendmsg(socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-inline ssize_t TcpTransport::Stream::read(std::span<const iovec> parts) {
+inline ssize_t TcpTransport::Stream::get(std::span<const iovec> parts) {
   const int fd = socket.get();
   if (seal) return seal->read(fd, parts);
   if (parts.size() == 1) return ::recv(fd, parts[0].iov_base, parts[0].iov_len, MSG_DONTWAIT);
   return ::readv(fd, parts.data(), static_cast<int>(parts.size()));
 }
+
+// As errors tell it: errno, or 0.
+const char* how_it_ended(int cause);
 
 inline void TcpTransport::Stream::say_goodbye(std::uint64_t deadline_ns) {
   Frame goodbye;

@@ -9,6 +9,10 @@
 #include <new>
 #include <utility>
 
+#include "core/clock.hpp"
+#include "transport/socket.hpp"
+#include "transport/tcp/tcp_resumption.hpp"
+
 namespace pith {
 namespace {
 
@@ -202,5 +206,17 @@ std::span<const std::byte> TcpSeal::last(std::span<const iovec> parts) {
 }
 
 void TcpSeal::end_writing() { write_error_ = EPIPE; }
+
+void say_farewell(int fd, const ConnectionKeys* keys) {
+  const TcpResumption::Greeting farewell = TcpResumption::farewell();
+  const iovec part{const_cast<std::byte*>(farewell.data()), farewell.size()};
+  std::span<const std::byte> said = farewell;
+  Expected<std::unique_ptr<TcpSeal>> seal = std::unique_ptr<TcpSeal>();
+  if (keys) {
+    seal = TcpSeal::create(*keys);
+    said = seal ? (*seal)->last({&part, 1}) : std::span<const std::byte>();
+  }
+  static_cast<void>(send_all(fd, said, monotonic_ns()));
+}
 
 }  // namespace pith

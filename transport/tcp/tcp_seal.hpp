@@ -119,4 +119,8 @@ class TcpSeal {
   int read_error_ = 0;
 };
 
+// Tells a rank that hopes to go on over this connection (tcp_resumption.hpp) that it is lost here.
+// Null keys: it is not encrypted.
+void say_farewell(int fd, const ConnectionKeys* keys);
+
 }  // namespace pith

@@ -1,9 +1,11 @@
 // The control plane's wire between processes: one authenticated connection for each edge of the
 // tree, made when it is first needed.
 //
-// The end of a process is seen at once, a host that no longer answers after `heartbeat_s`: by TCP
-// keepalive on idle connections, by missing acknowledgements on busy ones. The kernel of a stopped
-// process still answers, even with full buffers. Thread-safe.
+// Between hosts a connection that breaks while both processes live is made anew, and nothing is
+// lost. The end of a process is seen at once, as nobody listens at its address any more, a host
+// that no longer answers after `heartbeat_s`: by TCP keepalive on idle connections, by missing
+// acknowledgements on busy ones. The kernel of a stopped process still answers, even with full
+// buffers. Thread-safe.
 #pragma once
 
 #include <functional>
@@ -13,12 +15,12 @@
 #include <string>
 #include <vector>
 
-#include "control/control_frames.hpp"
 #include "control/control_wire.hpp"
 #include "control/observers/observers.hpp"
+#include "control/tcp/control_link.hpp"
 #include "transport/handshake.hpp"
 #include "transport/socket.hpp"
-#include "transport/tcp/tcp_silence.hpp"
+#include "transport/tcp/tcp_reconnect.hpp"
 
 namespace pith {
 
@@ -30,6 +32,7 @@ struct ControlTcpOptions {
   double handshake_s = 120;  // long: the peer's kernel answers, but its process may be busy in a
                              // big start-up
   PortRange ports;
+  Reconnect reconnect = Reconnect::never;  // the same on all ranks
 };
 
 class ControlTcp final : public ControlWire {
@@ -62,26 +65,15 @@ class ControlTcp final : public ControlWire {
   }
 
  private:
-  enum class State : std::uint8_t { connecting, shaking, open };
-  struct Link {
-    int rank = -1;  // -1: not authenticated yet
-    Descriptor fd;
-    Handshake handshake;
-    State state = State::shaking;
-    std::uint64_t deadline_ns = 0;  // by when it must be open
-    ControlFrames in;
-    std::string out;
-    std::size_t out_done = 0;
-    bool writing = false;  // watched for writing
-    bool leaving = false;  // a goodbye is at the end of `out`
-    bool heard = false;    // a message has arrived
-    TcpSilence silence;
-    std::string ended;  // why it has ended; empty while it has not
-  };
+  using Link = ControlLink;
+  using State = ControlLink::State;
   // Calls to the handler, to be made without the lock.
   using News = std::vector<std::function<void(ControlHandler&)>>;
 
   void dial(int rank, std::string first);
+  bool dial_again(Link& link);
+  bool outlives(int rank) const;
+  std::uint64_t heartbeat_from_now() const;
   void tell_end(const Link& link, News& news);
   void look_at_links();
   bool has_room();
@@ -93,10 +85,10 @@ class ControlTcp final : public ControlWire {
   void shake(Link& link);
   void read(Link& link, News& news);
   void take_messages(Link& link, News& news);
-  bool write(Link& link);
-  void end(Link& link, std::string how) { link.ended = std::move(how); }
+  void ended(Link& link, int cause);
   void watch(Link& link, bool added);
-  void adopt(std::list<Link>::iterator caller);
+  void adopt(std::list<Link>::iterator caller, News& news);
+  void go_on(std::list<Link>::iterator caller, News& news);
 
   const ControlTcpOptions options_;
   std::vector<std::string> addresses_;

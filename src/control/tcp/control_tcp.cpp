@@ -1,4 +1,4 @@
-#include "control/control_tcp.hpp"
+#include "control/tcp/control_tcp.hpp"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -17,6 +17,10 @@ namespace pith {
 namespace {
 
 constexpr const char* purpose = "control";
+// What a connection is for, in place of a stream's number.
+constexpr int begins = 0;
+constexpr int goes_on = 1;
+constexpr int asks = 2;
 constexpr std::uint64_t handshake_ns = 30'000'000'000;  // of an accepted connection
 constexpr std::size_t most_unauthenticated = 256;
 constexpr std::uint64_t patience_ns = 1'000'000'000;    // before the oldest is dropped to make room
@@ -50,7 +54,8 @@ Expected<std::string> ControlTcp::listen(const std::string& host) {
 }
 
 void ControlTcp::watch(Link& link, bool added) {
-  const bool wanted = link.state == State::connecting || link.out_done < link.out.size();
+  if (!link.fd) return;
+  const bool wanted = link.wants_to_write();
   if (!added && wanted == link.writing) return;
   link.writing = wanted;
   epoll_event event{};
@@ -65,7 +70,7 @@ void ControlTcp::send(int to, std::string message) {
   });
   if (found == links_.end()) return dial(to, std::move(message));
   append_control_frame(found->out, message);
-  if (found->state == State::open) write(*found);
+  if (found->state == State::open) found->write();
   watch(*found, false);
 }
 
@@ -86,7 +91,7 @@ ControlTcp::Link* ControlTcp::connect_to(int rank, std::list<Link>& links) {
   link.rank = rank;
   link.fd = std::move(*socket);
   link.state = State::connecting;
-  link.deadline_ns = monotonic_ns() + static_cast<std::uint64_t>(options_.heartbeat_s * 1e9);
+  link.deadline_ns = heartbeat_from_now();
   watch(link, true);
   return &link;
 }
@@ -102,21 +107,48 @@ void ControlTcp::dial(int rank, std::string first) {
   Link* link = connect_to(rank, links_);
   if (!link) return;
   link->handshake =
-      Handshake::connector(options_.secret, {purpose, options_.rank, rank, options_.ranks, 0});
+      Handshake::connector(options_.secret, {purpose, options_.rank, rank, options_.ranks, begins});
+  if (outlives(rank)) link->resumption = std::make_unique<TcpResumption>();
   append_control_frame(link->out, first);
   keep_alive(link->fd.get(), options_.heartbeat_s);
+}
+
+std::uint64_t ControlTcp::heartbeat_from_now() const {
+  return monotonic_ns() + static_cast<std::uint64_t>(options_.heartbeat_s * 1e9);
+}
+
+bool ControlTcp::outlives(int rank) const {
+  const std::string& own = addresses_[static_cast<std::size_t>(options_.rank)];
+  return outlives_connections(options_.reconnect, own, addresses_[static_cast<std::size_t>(rank)]);
+}
+
+// The higher rank connects, so the lower one asks it to.
+bool ControlTcp::dial_again(Link& link) {
+  const Expected<Address> address = parse_address(addresses_[static_cast<std::size_t>(link.rank)]);
+  if (!address) return false;
+  Expected<Descriptor> socket = begin_connect(*address);
+  if (!socket) return false;
+  const int what = link.rank < options_.rank ? goes_on : asks;
+  link.fd = std::move(*socket);
+  link.state = State::connecting;
+  link.handshake = Handshake::connector(options_.secret,
+                                        {purpose, options_.rank, link.rank, options_.ranks, what});
+  keep_alive(link.fd.get(), options_.heartbeat_s);
+  watch(link, true);
+  return true;
 }
 
 void ControlTcp::hang_up(int rank) {
   const std::lock_guard lock(mutex_);
   // One that is not open yet must not open after a later one.
-  links_.remove_if(
-      [rank](const Link& link) { return link.rank == rank && link.state != State::open; });
+  links_.remove_if([rank](const Link& link) {
+    return link.rank == rank && link.state != State::open && !link.suspended();
+  });
   for (Link& link : links_) {
     if (link.rank != rank || link.leaving) continue;
     append_goodbye(link.out);
     link.leaving = true;
-    write(link);
+    link.write();
     watch(link, false);
   }
 }
@@ -150,26 +182,55 @@ void ControlTcp::accept_connections() {
     Link& link = unauthenticated_.emplace_back();
     link.fd = std::move(*accepted);
     link.deadline_ns = monotonic_ns() + handshake_ns;
-    link.handshake = Handshake::acceptor(options_.secret,
-                                         {purpose, Greeting::any, options_.rank, Greeting::any, 0});
+    link.handshake = Handshake::acceptor(
+        options_.secret, {purpose, Greeting::any, options_.rank, Greeting::any, Greeting::any});
     watch(link, true);
   }
 }
 
 // A second connection from a rank replaces the first, which that rank must have given up. Only
 // higher ranks connect, and observers.
-void ControlTcp::adopt(std::list<Link>::iterator caller) {
-  const int from = caller->handshake.greeting().from;
-  const int of = caller->handshake.greeting().ranks;
+void ControlTcp::adopt(std::list<Link>::iterator caller, News& news) {
+  const Greeting& greeting = caller->handshake.greeting();
+  const int from = greeting.from;
+  const int of = greeting.ranks;
   if (from == observer && of == observer) observers_.add(std::move(caller->fd), monotonic_ns());
-  if (from <= options_.rank || from >= options_.ranks || of != options_.ranks) {
+  const bool is_member = from < options_.ranks && from != options_.rank && of == options_.ranks;
+  if (is_member && greeting.stream != begins) return go_on(caller, news);
+  if (!is_member || from < options_.rank) {
     unauthenticated_.erase(caller);
     return;
   }
   caller->rank = from;
   links_.remove_if([&](const Link& link) { return link.rank == caller->rank; });
   keep_alive(caller->fd.get(), options_.heartbeat_s);
+  if (outlives(from)) caller->resumption = std::make_unique<TcpResumption>();
   links_.splice(links_.end(), unauthenticated_, caller);
+}
+
+// The rank has found that its link is broken, and brings another connection or asks for one. What
+// the old one has brought is read first: the rank need not have it any more.
+void ControlTcp::go_on(std::list<Link>::iterator caller, News& news) {
+  const Greeting greeting = caller->handshake.greeting();
+  Descriptor connection = std::move(caller->fd);
+  unauthenticated_.erase(caller);
+  const auto found = std::ranges::find_if(links_, [&](const Link& link) {
+    return link.rank == greeting.from && link.resumption && link.ended.empty();
+  });
+  const bool brings = greeting.stream == goes_on && greeting.from > options_.rank;
+  if (found == links_.end()) {
+    const TcpResumption::Greeting farewell = TcpResumption::farewell();
+    if (brings) static_cast<void>(send_all(connection.get(), farewell, monotonic_ns()));
+    return;
+  }
+  if (found->state == State::open) read(*found, news);
+  if (!found->ended.empty()) return;
+  if (found->state == State::open) found->suspend(0, heartbeat_from_now());
+  if (!brings) return;  // step() dials
+  keep_alive(connection.get(), options_.heartbeat_s);
+  found->resume(std::move(connection));
+  found->writing = false;  // as it was accepted
+  watch(*found, false);
 }
 
 // Whether the TCP connection is established; ends the link if it cannot be.
@@ -180,7 +241,13 @@ bool ControlTcp::connected(Link& link) {
   socklen_t size = sizeof cause;
   ::getsockopt(link.fd.get(), SOL_SOCKET, SO_ERROR, &cause, &size);
   if (cause == 0) return true;
-  end(link, fmt::format("cannot be reached ({})", std::strerror(cause)));
+  if (!link.suspended()) {
+    link.end(fmt::format("cannot be reached ({})", std::strerror(cause)));
+  } else if (cause == ECONNREFUSED) {
+    ended(link, link.resumption->cause());
+  } else {
+    link.try_again();
+  }
   return false;
 }
 
@@ -191,20 +258,35 @@ void ControlTcp::shake(Link& link) {
     link.deadline_ns = monotonic_ns() + static_cast<std::uint64_t>(options_.handshake_s * 1e9);
   }
   const Expected<Handshake::Want> want = link.handshake.step(link.fd.get());
-  if (!want) return end(link, want.error().message());
-  if (*want == Handshake::Want::done) link.state = State::open;
+  if (!want && link.suspended() && !link.handshake.refused()) return link.try_again();
+  if (!want) return link.end(want.error().message());
+  if (*want != Handshake::Want::done) return;
+  if (!link.suspended()) {
+    link.state = State::open;
+  } else if (link.rank > options_.rank) {
+    link.state = State::asking;
+  } else {
+    link.resume(std::move(link.fd));
+  }
+}
+
+// The connection: errno, or 0.
+void ControlTcp::ended(Link& link, int cause) {
+  if (link.bad_greeting) return link.end(fmt::format("it sent {}", link.bad_greeting));
+  if (is_silence(cause)) return link.end(no_answer);
+  if (link.suspend(cause, heartbeat_from_now())) return;
+  link.end(cause == 0 ? "its process has ended"
+                      : fmt::format("its process has ended ({})", std::strerror(cause)));
 }
 
 void ControlTcp::read(Link& link, News& news) {
   char buffer[16384];
   while (link.ended.empty()) {
-    const ssize_t got = ::recv(link.fd.get(), buffer, sizeof buffer, 0);
-    if (got == 0) return end(link, "its process has ended");
+    const ssize_t got = link.receive(buffer, sizeof buffer);
+    if (got == 0) return ended(link, 0);
     if (got < 0) {
       if (would_block(errno)) return;
-      return end(link, is_silence(errno)
-                           ? no_answer
-                           : fmt::format("its process has ended ({})", std::strerror(errno)));
+      return ended(link, errno);
     }
     link.in.arrived({buffer, static_cast<std::size_t>(got)});
     take_messages(link, news);
@@ -218,9 +300,9 @@ void ControlTcp::take_messages(Link& link, News& news) {
       case ControlFrames::What::nothing:
         return;
       case ControlFrames::What::goodbye:
-        return end(link, in_order);
+        return link.end(in_order);
       case ControlFrames::What::too_long:
-        return end(link, "it sent a control message that is too long");
+        return link.end("it sent a control message that is too long");
       case ControlFrames::What::message:
         link.heard = true;
         news.push_back([rank = link.rank, text = std::string(message)](ControlHandler& handler) {
@@ -230,29 +312,24 @@ void ControlTcp::take_messages(Link& link, News& news) {
   }
 }
 
-// False where the connection is broken; the next read tells why.
-bool ControlTcp::write(Link& link) {
-  while (link.out_done < link.out.size()) {
-    const ssize_t sent = ::send(link.fd.get(), link.out.data() + link.out_done,
-                                link.out.size() - link.out_done, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent < 0) return would_block(errno);
-    link.out_done += static_cast<std::size_t>(sent);
-  }
-  link.out.clear();
-  link.out_done = 0;
-  return true;
-}
-
 void ControlTcp::step(Link& link, News& news) {
-  if (link.state != State::open) shake(link);
+  if (link.state == State::broken && monotonic_ns() >= link.not_before_ns && !dial_again(link)) {
+    link.try_again();
+  }
+  if (link.state == State::asking) {  // its end means that it must be asked again
+    char byte;
+    const ssize_t got = ::recv(link.fd.get(), &byte, 1, 0);
+    if (got >= 0 || !would_block(errno)) link.try_again();
+  }
+  if (link.state == State::connecting || link.state == State::shaking) shake(link);
   if (link.state != State::open) {
-    if (link.ended.empty() && monotonic_ns() > link.deadline_ns) end(link, "does not answer");
+    if (link.ended.empty() && monotonic_ns() > link.deadline_ns) link.end("does not answer");
   } else if (link.rank >= 0) {
     read(link, news);
-    if (link.ended.empty()) write(link);
+    if (link.ended.empty()) link.write();
   }
   if (!link.ended.empty()) return;
-  if (link.leaving && link.out.empty()) return end(link, in_order);
+  if (link.leaving && link.out.empty()) return link.end(in_order);
   watch(link, false);
 }
 
@@ -275,10 +352,10 @@ void ControlTcp::look_at_links() {
   const bool anew = now_ns - next_look_ns_ > heartbeat_ns / quarters;
   next_look_ns_ = now_ns + heartbeat_ns / looks_per_heartbeat;
   for (Link& link : links_) {
-    if (!link.ended.empty() || link.state == State::connecting) continue;
+    if (!link.ended.empty() || link.state == State::connecting || !link.fd) continue;
     if (anew) link.silence = TcpSilence();
     const std::uint64_t silent_ns = link.silence.look(answers_of(link.fd.get()), now_ns);
-    if (silent_ns >= heartbeat_ns) end(link, no_answer);
+    if (silent_ns >= heartbeat_ns) link.end(no_answer);
   }
 }
 
@@ -294,7 +371,7 @@ void ControlTcp::progress(ControlHandler& handler) {
       if (!caller->ended.empty()) {
         unauthenticated_.erase(caller);
       } else if (caller->state == State::open) {
-        adopt(caller);
+        adopt(caller, news);
       }
       caller = next;
     }
@@ -305,10 +382,10 @@ void ControlTcp::progress(ControlHandler& handler) {
     links_.remove_if([](const Link& link) { return !link.ended.empty(); });
     for (Link& link : probes_) {
       if (connected(link)) {
-        end(link, in_order);
+        link.end(in_order);
         continue;
       }
-      if (link.ended.empty() && monotonic_ns() > link.deadline_ns) end(link, "does not answer");
+      if (link.ended.empty() && monotonic_ns() > link.deadline_ns) link.end("does not answer");
       if (!link.ended.empty()) tell_end(link, news);
     }
     probes_.remove_if([](const Link& link) { return !link.ended.empty(); });
@@ -321,7 +398,7 @@ void ControlTcp::close(std::uint64_t deadline_ns) {
   const std::lock_guard lock(mutex_);
   for (Link& link : links_) {
     append_goodbye(link.out);
-    while (link.state == State::open && write(link) && !link.out.empty()) {
+    while (link.state == State::open && link.write() && !link.out.empty()) {
       if (!wait_for(link.fd.get(), POLLOUT, deadline_ns)) break;
     }
     // Closing a socket with unread data makes the kernel drop what is still to be sent.

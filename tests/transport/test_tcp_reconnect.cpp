@@ -1,0 +1,219 @@
+// Connections that break while both processes live.
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <random>
+
+#include "catch.hpp"
+#include "tests/sanitized.hpp"
+#include "tests/transport/own_sockets.hpp"
+#include "tests/transport/tcp_ranks.hpp"
+#include "transport/tcp/tcp_history.hpp"
+#include "transport/tcp/tcp_resumption.hpp"
+
+namespace pith::test {
+namespace {
+
+iovec part_of(std::span<const std::byte> bytes) {
+  return {const_cast<std::byte*>(bytes.data()), bytes.size()};
+}
+
+TEST_CASE("a history has what may be unacknowledged, at its place", "[reconnect]") {
+  std::mt19937 random(7);
+  TcpHistory history;
+  std::vector<std::byte> all;
+  for (int step = 0; step < 400; ++step) {
+    const std::vector<std::byte> more =
+        pattern(0, static_cast<std::uint32_t>(step), 1 + random() % 100'000);
+    const std::size_t cut = random() % (more.size() + 1);
+    const iovec parts[2] = {part_of(std::span(more).first(cut)),
+                            part_of(std::span(more).subspan(cut))};
+    const std::size_t sent = 1 + random() % more.size();
+    all.insert(all.end(), more.begin(), more.begin() + static_cast<std::ptrdiff_t>(sent));
+    const std::size_t unacknowledged = random() % std::min<std::size_t>(all.size(), 900'000);
+    history.add(parts, sent, [&] { return unacknowledged; });
+    REQUIRE(history.end() == all.size());
+    const std::uint64_t begin = all.size() - std::max(sent, std::min(unacknowledged, sent));
+    REQUIRE(history.has(begin));
+    REQUIRE_FALSE(history.has(all.size() + 1));
+    for (std::uint64_t at = begin; at < history.end();) {
+      const std::span<const std::byte> next = history.from(at);
+      REQUIRE(!next.empty());
+      REQUIRE(std::equal(next.begin(), next.end(), all.begin() + static_cast<std::ptrdiff_t>(at)));
+      at += next.size();
+    }
+  }
+}
+
+TEST_CASE("who has lost what was acknowledged in its name is told so", "[reconnect]") {
+  TcpResumption ours;
+  const std::vector<std::byte> sent(600'000, std::byte{1});
+  for (int i = 0; i < 3; ++i) {
+    const iovec part = part_of(sent);
+    ours.wrote({&part, 1}, sent.size(), [] { return std::size_t{10}; });
+  }
+  const std::uint64_t has = GENERATE(5u, 1'800'001u);
+  TcpResumption theirs;
+  theirs.received(has);
+  ours.resume();
+  theirs.resume();
+  const std::span<const std::byte> greeting = theirs.to_send();
+  const std::span<std::byte> room = ours.greeting_room();
+  REQUIRE(room.size() == greeting.size());
+  std::ranges::copy(greeting, room.begin());
+  CHECK(ours.greeted(greeting.size(), 0) != nullptr);
+}
+
+struct Load {
+  int messages;
+  std::size_t most_bytes;
+};
+
+std::size_t length_of(const Load& load, int i) {
+  std::mt19937 random(static_cast<unsigned>(i) + 1);
+  return i % 3 == 0 ? random() % 100 : random() % load.most_bytes;
+}
+
+Task<Error> send_all(TcpRank& me, int to, Load load) {
+  for (int i = 0; i < load.messages; ++i) {
+    const auto step = static_cast<std::uint32_t>(i);
+    // Overwritten as soon as the send is complete.
+    std::vector<std::byte> data = pattern(me.rank, step, length_of(load, i));
+    if (Error error = co_await SendTo(me, me.comm, to, step, data)) co_return error;
+    std::ranges::fill(data, std::byte{0xee});
+  }
+  co_return Error();
+}
+
+Task<Error> recv_all(TcpRank& me, int from, Load load) {
+  for (int i = 0; i < load.messages; ++i) {
+    const auto step = static_cast<std::uint32_t>(i);
+    std::vector<std::byte> into(length_of(load, i));
+    if (Error error = co_await RecvFrom(me, me.comm, from, step, into)) co_return error;
+    if (!same(into, pattern(from, step, into.size()))) {
+      co_return Error(Code::internal, "wrong contents");
+    }
+  }
+  co_return Error();
+}
+
+// Breaks a random connection now and then, at either end, until it is told to end.
+class Breaker {
+ public:
+  explicit Breaker(int port) : port_(port), thread_([this] { run(); }) {}
+  ~Breaker() {
+    ends_ = true;
+    thread_.join();
+  }
+  Breaker(const Breaker&) = delete;
+  int broken() const { return broken_; }
+
+ private:
+  void run() {
+    constexpr int most =
+        60;  // so that there is an end where each break costs more than comes between
+    std::mt19937 random(3);
+    while (!ends_ && broken_ < most) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5 + random() % 40));
+      const std::vector<int> sockets = sockets_at(port_);
+      if (sockets.empty()) continue;
+      const int how = random() % 2 == 0 ? SHUT_RDWR : SHUT_WR;
+      if (::shutdown(sockets[random() % sockets.size()], how) == 0) ++broken_;
+    }
+  }
+
+  int port_;
+  std::atomic<bool> ends_{false};
+  std::atomic<int> broken_{0};
+  std::thread thread_;
+};
+
+TEST_CASE("tcp: connections that break while both ranks live go on, and nothing is lost or doubled",
+          "[reconnect]") {
+  TcpOptions options;
+  options.reconnect = Reconnect::always;
+  options.encrypt = GENERATE(false, true);
+  options.streams.at_start = GENERATE(1, 4);
+  options.cut_bytes = 100'000;
+  options.piece_bytes = 30'000;
+  const Load load{full ? 3000 : 600, 600'000};
+  std::atomic<int> port{0};
+  std::atomic<int> broken{0};
+  std::atomic<int> done{0};
+  const std::string complaint = run_tcp_ranks(
+      2,
+      [&](TcpRank& me, std::barrier<>& all) -> std::string {
+        if (me.rank == 0) port = port_of(me.address);
+        all.arrive_and_wait();
+        std::unique_ptr<Breaker> breaker;
+        if (me.rank == 0) breaker = std::make_unique<Breaker>(port);
+        std::vector<Task<Error>> tasks;
+        tasks.push_back(send_all(me, 1 - me.rank, load));
+        tasks.push_back(recv_all(me, 1 - me.rank, load));
+        const bool ended = me.drive(tasks);
+        for (Task<Error>& task : tasks) {
+          if (ended && task.result()) done = 2;  // the other one will not end
+        }
+        ++done;
+        while (ended && done < 2) me.turn();  // the other one may lack something
+        if (breaker) broken = breaker->broken();
+        breaker.reset();
+        std::string wrong;
+        if (!ended) wrong = "not in time";
+        for (Task<Error>& task : tasks) {
+          if (ended && task.result()) wrong = task.result().message();
+        }
+        all.arrive_and_wait();
+        return wrong.empty() ? wrong : "rank " + std::to_string(me.rank) + ": " + wrong;
+      },
+      options);
+  CHECK(complaint == "");
+  CHECK(broken > 3);
+}
+
+Task<Error> recv_one(TcpRank& me, std::span<std::byte> into) {
+  co_return co_await RecvFrom(me, me.comm, 1 - me.rank, 0, into);
+}
+
+// Rank 1 ends without a word, or has lost rank 0 for a reason of its own.
+TEST_CASE("tcp: who is gone, or has given up, is not waited for", "[reconnect]") {
+  const bool gives_up = GENERATE(false, true);
+  TcpOptions options;
+  options.reconnect = Reconnect::always;
+  options.encrypt = GENERATE(false, true);
+  const std::string complaint = run_tcp_ranks(
+      2,
+      [&](TcpRank& me, std::barrier<>& all) -> std::string {
+        const std::vector<int> sockets =
+            me.rank == 0 ? sockets_at(port_of(me.address)) : std::vector<int>();
+        all.arrive_and_wait();
+        if (me.rank == 1 && !gives_up) {
+          me.transport.reset();
+          all.arrive_and_wait();
+          return "";
+        }
+        // What no rank says ends a connection for good: rank 1 finds it, rank 0 hears of it.
+        const std::array<std::byte, 64> nonsense{};
+        if (gives_up && me.rank == 0) {
+          for (const int fd : sockets) ::send(fd, nonsense.data(), nonsense.size(), MSG_NOSIGNAL);
+        }
+        std::string why;
+        me.transport->on_peer_lost = [&](int, const Error& error) { why = error.message(); };
+        std::vector<std::byte> into(10);
+        Task<Error> task = recv_one(me, into);
+        task.handle().resume();
+        const std::uint64_t until = monotonic_ns() + 5 * second;
+        while (why.empty() && monotonic_ns() < until) me.turn();
+        all.arrive_and_wait();
+        me.mailbox.quiesce(me.comm, Error(Code::remote, "over"));
+        while (!task.done()) me.turn();
+        return why.empty() ? "the other rank is waited for" : "";
+      },
+      options);
+  CHECK(complaint == "");
+}
+
+}  // namespace
+}  // namespace pith::test

@@ -1,0 +1,84 @@
+// How one stream goes on over another connection when its own has broken.
+//
+// Each end begins the new connection by a greeting: how many bytes of the stream it has. The other
+// end sends what follows these once more, then what is new, so nothing is lost and nothing comes
+// twice, and what is above sees one sequence of bytes. Knows no socket.
+//
+// What the old connection has brought and nobody has read yet is kept here (`early`), because it
+// has been acknowledged: the other end need not have it any more.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "transport/tcp/tcp_history.hpp"
+
+namespace pith {
+
+class TcpResumption {
+  static constexpr std::size_t greeting_bytes = 16;  // a mark and a position
+
+ public:
+  using Greeting = std::array<std::byte, greeting_bytes>;
+  // Tells a rank that this one has given it up.
+  static Greeting farewell();
+
+  // See TcpHistory::add(). Precondition: !is_behind(). While some are ahead(), no more than these.
+  template <class Unacknowledged>
+  void wrote(std::span<const iovec> parts, std::size_t bytes, Unacknowledged unacknowledged) {
+    history_.add(parts, bytes, unacknowledged);
+    resent_ = history_.end();
+    ahead_ -= std::min(ahead_, bytes);
+  }
+  // `bytes` of the stream have been read.
+  void received(std::size_t bytes) { received_ += bytes; }
+  // The connection has broken for the reason `cause`, an errno or 0.
+  void suspend(int cause);
+  bool suspended() const { return suspended_; }
+  int cause() const { return cause_; }
+  // Room for what an ending connection brings, and how much came. Throws std::bad_alloc.
+  std::span<std::byte> early_room(std::size_t bytes);
+  void came_early(std::size_t bytes) { early_end_ += bytes; }
+  // Goes on over another connection.
+  void resume();
+
+  // What is to be written before anything new, in pieces; empty if there is nothing, or the peer's
+  // greeting is awaited first.
+  std::span<const std::byte> to_send() const;
+  void sent(std::size_t bytes);
+  // Nothing new may be written yet.
+  bool is_behind() const { return greeting_in_ < greeting_bytes || !to_send().empty(); }
+
+  // Where the rest of the peer's greeting is read to; empty once it is complete.
+  std::span<std::byte> greeting_room();
+  // Null, or what is wrong with it. `uncounted`: bytes that may have been sent although write() has
+  // not counted them yet.
+  const char* greeted(std::size_t bytes, std::size_t uncounted);
+  // How many of the bytes that are written next the other end has already.
+  std::size_t ahead() const { return ahead_; }
+  // Moves early bytes there; returns how many.
+  std::size_t take_early(std::span<const iovec> into);
+  bool holds() const { return early_taken_ < early_end_; }
+
+ private:
+  TcpHistory history_;
+  std::uint64_t received_ = 0;
+  bool suspended_ = false;
+  int cause_ = 0;
+  // On a first connection there are no greetings.
+  Greeting own_{};
+  Greeting theirs_{};
+  std::size_t greeting_out_ = greeting_bytes;
+  std::size_t greeting_in_ = greeting_bytes;
+  std::uint64_t resent_ = 0;  // up to here all has been sent over this connection, or need not be
+  std::size_t ahead_ = 0;
+  std::vector<std::byte> early_;
+  std::size_t early_taken_ = 0;
+  std::size_t early_end_ = 0;
+};
+
+}  // namespace pith

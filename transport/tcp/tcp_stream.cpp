@@ -1,0 +1,124 @@
+// TcpTransport's streams where they outlive their connections.
+#include <fmt/format.h>
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <new>
+#include <utility>
+
+#include "core/log.hpp"
+#include "transport/tcp/tcp_peer.hpp"
+#include "transport/tcp/tcp_reconnect.hpp"
+#include "transport/tcp/tcp_silence.hpp"
+
+namespace pith {
+
+// Of a record of which the end is missing the other end has nothing.
+std::size_t TcpTransport::Stream::unacknowledged() const {
+  return unacknowledged_bytes(socket.get()) + (seal ? seal_record_bytes : 0);
+}
+
+bool TcpTransport::Stream::catch_up() {
+  while (is_behind()) {
+    const std::span<const std::byte> next = resumption->to_send();
+    if (next.empty()) {
+      const ssize_t greeted = read_greeting();
+      if (greeted > 0) continue;
+      if (greeted == 0) errno = EAGAIN;  // read() sees the end as well
+      return false;
+    }
+    const iovec part{const_cast<std::byte*>(next.data()), next.size()};
+    const ssize_t written = put({&part, 1});
+    if (written < 0) return false;
+    resumption->sent(static_cast<std::size_t>(written));
+  }
+  return true;
+}
+
+// Above 0: it is complete.
+ssize_t TcpTransport::Stream::read_greeting() {
+  for (;;) {
+    const std::span<std::byte> room = resumption->greeting_room();
+    if (room.empty()) return 1;
+    const iovec part{room.data(), room.size()};
+    const ssize_t got = get({&part, 1});
+    if (got <= 0) return got;
+    // A seal counts what it has written when all of its records are gone.
+    const std::size_t uncounted = seal ? seal_buffer_bytes : 0;
+    bad_greeting = resumption->greeted(static_cast<std::size_t>(got), uncounted);
+    if (!bad_greeting) continue;
+    errno = EBADMSG;
+    return -1;
+  }
+}
+
+ssize_t TcpTransport::Stream::read(std::span<const iovec> parts) {
+  if (!resumption) return get(parts);
+  if (const std::size_t early = resumption->take_early(parts)) {
+    resumption->received(early);
+    return static_cast<ssize_t>(early);
+  }
+  if (const ssize_t greeted = read_greeting(); greeted <= 0) return greeted;
+  const ssize_t got = get(parts);
+  if (got > 0) resumption->received(static_cast<std::size_t>(got));
+  return got;
+}
+
+Error TcpTransport::Stream::begin(const ConnectionKeys* keys, int epoll) {
+  if (keys) {
+    Expected<std::unique_ptr<TcpSeal>> made = TcpSeal::create(*keys);
+    if (!made) return made.error();
+    seal = std::move(*made);
+  }
+  epoll_event event{};
+  event.events = watched = number == 0 ? static_cast<std::uint32_t>(EPOLLIN) : 0;
+  event.data.ptr = this;
+  if (::epoll_ctl(epoll, EPOLL_CTL_ADD, socket.get(), &event) == 0) return {};
+  return system_error("watch a connection", errno);
+}
+
+bool TcpTransport::Stream::suspend(TcpMesh* mesh, int cause) {
+  if (!resumption || !mesh || reader.said_goodbye() || is_silence(cause)) return false;
+  if (!mesh->reopen(peer.rank, number) || !leave_connection()) return false;
+  resumption->suspend(cause);
+  return true;
+}
+
+Error TcpTransport::Stream::resume(Descriptor connection, const ConnectionKeys* keys, int epoll) {
+  if (reader.said_goodbye()) return {};  // it has left, and needs no more
+  const bool was_known = suspended();
+  if (!was_known && !leave_connection()) return out_of_memory();
+  if (fault()) return peer_lost(peer.rank, fmt::format("it sent {}", fault()));
+  log(LogLevel::warn,
+      fmt::format("connection {} to rank {} was broken ({}), and goes on over another", number,
+                  peer.rank,
+                  was_known ? how_it_ended(resumption->cause()) : "as that rank has found"));
+  resumption->resume();
+  socket = std::move(connection);
+  peer.catching_up = true;
+  return begin(keys, epoll);
+}
+
+// Closes the socket, and keeps what it has brought: the peer need not have it any more. False: no
+// memory for that.
+bool TcpTransport::Stream::leave_connection() {
+  constexpr std::size_t step = std::size_t{64} << 10;
+  try {
+    ssize_t got = socket ? read_greeting() : 0;
+    while (got > 0) {
+      const std::span<std::byte> room = resumption->early_room(step);
+      const iovec part{room.data(), room.size()};
+      got = get({&part, 1});
+      resumption->came_early(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+    }
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  socket.reset();
+  seal.reset();
+  return true;
+}
+
+}  // namespace pith
