@@ -9,8 +9,8 @@
 #include <thread>
 #include <utility>
 
-#include "control/tcp/control_tcp.hpp"
 #include "control/members.hpp"
+#include "control/tcp/control_tcp.hpp"
 #include "core/clock.hpp"
 #include "core/waiting.hpp"
 
