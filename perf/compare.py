@@ -239,7 +239,7 @@ def measure(names, options):
 
 
 def rows_of(case, results, sizes, state):
-    ours, peers, _ = CASES[case]
+    ours, peers, _, bounds = CASES[case]
     rows = []
     for size in sorted(set(sizes)):
         pith = results.median(ours, size, state) if ours in results.rounds else None
@@ -248,8 +248,10 @@ def rows_of(case, results, sizes, state):
         known = {peer: took for peer, took in times.items() if took is not None}
         best = min(known, key=known.get) if known else None
         ratio = known[best] / pith if best and pith else None
+        bound = [took for name in bounds if name in results.rounds
+                 and (took := results.median(name, size, state)) is not None]
         rows.append({"bytes": size, "pith_us": pith, "peers_us": times, "best_peer": best,
-                     "ratio": ratio})
+                     "ratio": ratio, "bound_us": min(bound, default=None)})
     return rows
 
 
@@ -328,7 +330,8 @@ def compare(names, cases, options):
 def names_of(cases, only):
     """The contenders of the cases, each once; of those only the ones in a list, if there is one."""
     names = list(dict.fromkeys(name for case in cases
-                               for name in (CASES[case].ours, *CASES[case].peers)))
+                               for name in (CASES[case].ours, *CASES[case].peers,
+                                            *CASES[case].bounds)))
     if not only:
         return names
     if unknown := set(only.split(",")) - set(CONTENDERS):

@@ -31,6 +31,9 @@ CONTENDERS = {
     "gloo-ring": ("gloo_allreduce", "--algorithm ring"),
     "gloo-hd": ("gloo_allreduce", "--algorithm halving_doubling"),
     "gloo-threads": ("gloo_allreduce", "--algorithm ring --threads"),
+    "sockets-1": ("socket_exchange", "--streams 1"),
+    "sockets-2": ("socket_exchange", "--streams 2"),
+    "sockets-4": ("socket_exchange", "--streams 4"),
     "ucc": ("ucc", ""),
     "ucc-tcp": ("ucc", "UCC_TLS=ucp UCX_TLS=tcp,self UCX_NET_DEVICES=lo"),
     "oneccl": ("oneccl", ""),
@@ -47,13 +50,15 @@ class Case(NamedTuple):
     ours: str  # Pith's contender
     peers: list
     link: str  # over what, for people
+    bounds: tuple = ()  # move the same bytes and add nothing: the fastest is the bound
 
 
 CASES = {
     "registered": Case("pith-registered", SHM_PEERS + GLOO,
                        "shared memory, Pith's buffers of pithMemAlloc"),
     "private": Case("pith-private", SHM_PEERS + GLOO, "shared memory, the caller's own buffers"),
-    "tcp": Case("pith-tcp", TCP_PEERS + GLOO, "TCP on loopback"),
+    "tcp": Case("pith-tcp", TCP_PEERS + GLOO, "TCP on loopback",
+                ("sockets-1", "sockets-2", "sockets-4")),
     "threads": Case("pith-threads", [*SHM_PEERS, "gloo-threads"],
                     "Pith's ranks are threads of one process"),
     # A ratio below 0.8 is too slow.

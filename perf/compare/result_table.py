@@ -1,7 +1,8 @@
 """Rows of a comparison as text: for a terminal, and as Markdown for one machine or several.
 
-A row: {"bytes", "pith_us", "peers_us": {peer: us}, "best_peer", "ratio"}; a time that is missing is
-None. A document is what compare.py writes to results.json.
+A row: {"bytes", "pith_us", "peers_us": {peer: us}, "best_peer", "ratio", "bound_us"}; a time that
+is missing is None, and sets of before have no bound. A document is what compare.py writes to
+results.json.
 """
 import math
 
@@ -33,6 +34,12 @@ def ratio_to(row, peer):
     return took / row["pith_us"] if took and row["pith_us"] else None
 
 
+def bound_ratio(row):
+    """The bound's time over Pith's: what part of it is reached."""
+    bound = row.get("bound_us")
+    return bound / row["pith_us"] if bound and row["pith_us"] else None
+
+
 def peers_of(rows):
     return list(dict.fromkeys(peer for row in rows for peer in row["peers_us"]))
 
@@ -48,12 +55,17 @@ def aligned(cells_of_lines, left=()):
 def cells_of(case, rows):
     """The table's cells: a head, a line for each size, the geometric means of the ratios."""
     peers = peers_of(rows)
-    lines = [["size", CASES[case].ours, *peers, "ratio", "best peer"]]
+    has_bound = any(row.get("bound_us") for row in rows)
+    lines = [["size", CASES[case].ours, *peers, *(["bound"] if has_bound else []), "ratio",
+              "best peer"]]
     for row in rows:
         lines.append([size_name(row["bytes"]), number(row["pith_us"]),
                       *(number(row["peers_us"][peer]) for peer in peers),
+                      *([number(row.get("bound_us"))] if has_bound else []),
                       number(row["ratio"]), row["best_peer"] or "-"])
     means = [geomean([ratio_to(row, peer) for row in rows]) for peer in peers]
+    if has_bound:
+        means.append(geomean([bound_ratio(row) for row in rows]))
     lines.append(["/ Pith", "", *map(number, means),
                   number(geomean([row["ratio"] for row in rows])), "geomean"])
     return lines

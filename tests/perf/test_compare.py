@@ -379,5 +379,28 @@ class Program(unittest.TestCase):
             self.assertIn(words, told.getvalue())
 
 
+
+class Bound(unittest.TestCase):
+    def results(self):
+        results = compare.Results(["pith-tcp", "ompi-tcp", "sockets-1", "sockets-4"])
+        times = {"pith-tcp": 20, "ompi-tcp": 30, "sockets-1": 15, "sockets-4": 10}
+        for name, took in times.items():
+            results.rounds[name][64] = [(took, (0, 0))]
+        return results
+
+    def test_the_fastest_is_the_bound(self):
+        results = self.results()
+        rows = compare.rows_of("tcp", results, [64], results.states()[0])
+        self.assertEqual(rows[0]["bound_us"], 10)
+        self.assertEqual(rows[0]["best_peer"], "ompi-tcp")  # the bound is none
+        head, line, means = result_table.cells_of("tcp", rows)
+        at = head.index("bound")
+        self.assertEqual((line[at], means[at]), ("10.00", "0.50"))
+
+    def test_sets_of_before_have_none(self):
+        rows = [{"bytes": 64, "pith_us": 20, "peers_us": {}, "best_peer": None, "ratio": None}]
+        self.assertNotIn("bound", result_table.cells_of("tcp", rows)[0])
+
+
 if __name__ == "__main__":
     unittest.main()
