@@ -447,7 +447,7 @@ void TcpTransport::close(std::uint64_t deadline_ns) {
   mesh_.reset();
   for (Peer* peer : peers_) {
     if (!std::exchange(peer->live, false)) continue;
-    const bool in_order = peer->outbox.empty();
+    const bool in_order = peer->outbox.empty() && !peer->catching_up;
     for (auto& stream : peer->streams) {
       if (!stream->socket) continue;
       const int fd = stream->socket.get();

@@ -23,13 +23,32 @@ ssize_t ControlLink::send_some(const void* data, std::size_t size) const {
   return ::send(fd.get(), data, size, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-// False, with errno: not all that goes before anything new has been sent. The peer's greeting is
-// read by receive().
+// Above 0: it is complete. Else as recv().
+ssize_t ControlLink::read_greeting() {
+  for (;;) {
+    const std::span<std::byte> room =
+        resumption ? resumption->greeting_room() : std::span<std::byte>();
+    if (room.empty()) return 1;
+    const ssize_t got = ::recv(fd.get(), room.data(), room.size(), 0);
+    if (got <= 0) return got;
+    bad_greeting = resumption->greeted(static_cast<std::size_t>(got), 0);
+    if (!bad_greeting) continue;
+    errno = EBADMSG;
+    return -1;
+  }
+}
+
+// False, with errno: not all that goes before anything new has been sent.
 bool ControlLink::catch_up() {
   while (resumption && resumption->is_behind()) {
     const std::span<const std::byte> next = resumption->to_send();
-    errno = EAGAIN;
-    const ssize_t sent = next.empty() ? -1 : send_some(next.data(), next.size());
+    if (next.empty()) {
+      const ssize_t greeted = read_greeting();
+      if (greeted > 0) continue;
+      if (greeted == 0) errno = EPIPE;
+      return false;
+    }
+    const ssize_t sent = send_some(next.data(), next.size());
     if (sent < 0) return false;
     resumption->sent(static_cast<std::size_t>(sent));
   }
@@ -53,17 +72,11 @@ bool ControlLink::write() {
 }
 
 ssize_t ControlLink::receive(char* into, std::size_t size) {
-  for (;;) {
-    const std::span<std::byte> greeting =
-        resumption ? resumption->greeting_room() : std::span<std::byte>();
-    if (greeting.empty()) break;
-    const ssize_t got = ::recv(fd.get(), greeting.data(), greeting.size(), 0);
-    if (got <= 0) return got;
-    bad_greeting = resumption->greeted(static_cast<std::size_t>(got), 0);
-    if (!bad_greeting) continue;
+  if (bad_greeting) {
     errno = EBADMSG;
     return -1;
   }
+  if (const ssize_t greeted = read_greeting(); greeted <= 0) return greeted;
   const ssize_t got = ::recv(fd.get(), into, size, 0);
   if (got > 0 && resumption) resumption->received(static_cast<std::size_t>(got));
   return got;

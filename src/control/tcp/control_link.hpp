@@ -59,6 +59,7 @@ struct ControlLink {
 
  private:
   ssize_t send_some(const void* data, std::size_t size) const;
+  ssize_t read_greeting();
   bool catch_up();
 };
 

@@ -399,7 +399,9 @@ void ControlTcp::close(std::uint64_t deadline_ns) {
   for (Link& link : links_) {
     append_goodbye(link.out);
     while (link.state == State::open && link.write() && !link.out.empty()) {
-      if (!wait_for(link.fd.get(), POLLOUT, deadline_ns)) break;
+      // After a break the peer's greeting comes first.
+      const short events = link.wants_to_write() ? POLLOUT : POLLIN;
+      if (!wait_for(link.fd.get(), events, deadline_ns)) break;
     }
     // Closing a socket with unread data makes the kernel drop what is still to be sent.
     char unread[4096];
