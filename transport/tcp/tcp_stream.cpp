@@ -97,6 +97,7 @@ Error TcpTransport::Stream::resume(Descriptor connection, const ConnectionKeys* 
                   was_known ? how_it_ended(resumption->cause()) : "as that rank has found"));
   resumption->resume();
   socket = std::move(connection);
+  if (!peer.cut_short) peer.broken = false;  // flow control holds again
   peer.catching_up = true;
   return begin(keys, epoll);
 }
