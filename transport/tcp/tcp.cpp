@@ -101,11 +101,11 @@ Error TcpTransport::watch_mesh() {
   epoll_ = Descriptor(open_with_room([] { return ::epoll_create1(EPOLL_CLOEXEC); }));
   if (!epoll_) return system_error("create an epoll descriptor", errno);
   for (auto* list : {&departed_, &ready_, &unreported_}) list->reserve(peers_.size());
-  for (TcpMesh::Opened& opened : mesh_->take_news().opened) {
-    Peer& peer = *find(opened.peer);
-    if (Error error = peer.adopt(std::move(opened), epoll_.get())) return error;
+  take_links();
+  // Of pairs that connect later, a failure counts once something is sent.
+  for (const Peer* peer : peers_) {
+    if (peer->open && peer->error) return peer->error;
   }
-  end_mesh();
   if (!mesh_) return {};
   epoll_event event{};
   event.events = EPOLLIN;
