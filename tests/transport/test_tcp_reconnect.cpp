@@ -59,11 +59,16 @@ TEST_CASE("who has lost what was acknowledged in its name is told so", "[reconne
   theirs.received(has);
   ours.resume();
   theirs.resume();
-  const std::span<const std::byte> greeting = theirs.to_send();
-  const std::span<std::byte> room = ours.greeting_room();
-  REQUIRE(room.size() == greeting.size());
-  std::ranges::copy(greeting, room.begin());
-  CHECK(ours.greeted(greeting.size(), 0) != nullptr);
+  std::span<const std::byte> greeting = theirs.to_send();
+  const auto get = [&](std::span<std::byte> into) {
+    const std::size_t now = std::min(greeting.size(), into.size());
+    std::ranges::copy(greeting.first(now), into.begin());
+    greeting = greeting.subspan(now);
+    return static_cast<ssize_t>(now);
+  };
+  CHECK(ours.read_greeting(get, 0) < 0);
+  CHECK(ours.fault() != nullptr);
+  CHECK(greeting.empty());
 }
 
 struct Load {

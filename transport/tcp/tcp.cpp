@@ -79,13 +79,13 @@ Error TcpTransport::connect(std::span<const std::string> addresses,
   plan.resumes.resize(static_cast<std::size_t>(ranks_));
   std::vector<std::uint8_t> now(static_cast<std::size_t>(ranks_));
   std::size_t connections = 0;
+  const std::string& own = addresses[static_cast<std::size_t>(rank_)];
   for (int peer = 0; peer < ranks_; ++peer) {
     const auto p = static_cast<std::size_t>(peer);
     if (peer == rank_ || use[p] == 0) continue;
     now[p] = !options_.streams.on_demand || are_neighbours(rank_, peer, ranks_);
     plan.streams[p] = now[p] != 0 ? options_.streams.at_start : options_.streams.later;
     if (now[p] != 0) connections += static_cast<std::size_t>(plan.streams[p]);
-    const std::string& own = addresses[static_cast<std::size_t>(rank_)];
     const bool outlives = outlives_connections(options_.reconnect, own, addresses[p]);
     plan.resumes[p] = outlives ? 1 : 0;
     by_rank_[p] = std::make_unique<Peer>(peer, plan.streams[p], outlives, *this);

@@ -52,7 +52,10 @@ struct TcpTransport::Stream {
   // Whether it has something to write where no message is.
   bool has_to_send() const { return is_behind() && !resumption->to_send().empty(); }
   // Null, or what is wrong with what has come.
-  const char* fault() const { return seal && seal->fault() ? seal->fault() : bad_greeting; }
+  const char* fault() const {
+    if (seal && seal->fault()) return seal->fault();
+    return resumption ? resumption->fault() : nullptr;
+  }
   // Ends the direction to the peer in order.
   void say_goodbye(std::uint64_t deadline_ns);
 
@@ -62,15 +65,16 @@ struct TcpTransport::Stream {
   std::unique_ptr<TcpSeal> seal;              // null: not encrypted
   std::unique_ptr<TcpResumption> resumption;  // null: a break of the connection ends it
   TcpReader reader;
-  std::uint32_t watched = 0;           // epoll events
-  const char* bad_greeting = nullptr;  // what was wrong with it
+  std::uint32_t watched = 0;  // epoll events
 
  private:
   ssize_t put(std::span<const iovec> parts);
   ssize_t get(std::span<const iovec> parts);
+  ssize_t get_bytes(std::span<std::byte> into);
   ssize_t read_greeting();
   bool leave_connection();
   std::size_t unacknowledged() const;
+  std::size_t uncounted() const;
 };
 
 struct TcpTransport::Peer {

@@ -49,13 +49,12 @@ void TcpResumption::sent(std::size_t bytes) {
   (greeting_out_ < greeting_bytes ? greeting_out_ : resent_) += bytes;
 }
 
-std::span<std::byte> TcpResumption::greeting_room() {
-  return std::span(theirs_).subspan(greeting_in_);
+void TcpResumption::greeted(std::size_t bytes, std::size_t uncounted) {
+  greeting_in_ += bytes;
+  if (greeting_in_ == greeting_bytes) fault_ = fault_in_greeting(uncounted);
 }
 
-const char* TcpResumption::greeted(std::size_t bytes, std::size_t uncounted) {
-  greeting_in_ += bytes;
-  if (greeting_in_ < greeting_bytes) return nullptr;
+const char* TcpResumption::fault_in_greeting(std::size_t uncounted) {
   std::uint64_t said[2];
   std::memcpy(said, theirs_.data(), sizeof said);
   if (said[0] != mark) return "something else than how much it has";

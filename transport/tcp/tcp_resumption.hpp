@@ -8,8 +8,11 @@
 // has been acknowledged: the other end need not have it any more.
 #pragma once
 
+#include <sys/types.h>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -49,15 +52,19 @@ class TcpResumption {
   // What is to be written before anything new, in pieces; empty if there is nothing, or the peer's
   // greeting is awaited first.
   std::span<const std::byte> to_send() const;
-  void sent(std::size_t bytes);
   // Nothing new may be written yet.
   bool is_behind() const { return greeting_in_ < greeting_bytes || !to_send().empty(); }
 
-  // Where the rest of the peer's greeting is read to; empty once it is complete.
-  std::span<std::byte> greeting_room();
-  // Null, or what is wrong with it. `uncounted`: bytes that may have been sent although write() has
-  // not counted them yet.
-  const char* greeted(std::size_t bytes, std::size_t uncounted);
+  // Read the peer's greeting by get(bytes), as recv(), and write what goes before anything new by
+  // put(bytes), as send(). Above 0: that is complete; 0: the peer has closed the connection; below:
+  // errno, EBADMSG for a greeting with a fault(). `uncounted`: bytes that may have been sent
+  // although wrote() has not been told of them yet.
+  template <class Get>
+  ssize_t read_greeting(Get get, std::size_t uncounted);
+  template <class Get, class Put>
+  ssize_t catch_up(Get get, Put put, std::size_t uncounted);
+  // Null, or what is wrong with the peer's greeting.
+  const char* fault() const { return fault_; }
   // How many of the bytes that are written next the other end has already.
   std::size_t ahead() const { return ahead_; }
   // Moves early bytes there; returns how many.
@@ -65,6 +72,10 @@ class TcpResumption {
   bool holds() const { return early_taken_ < early_end_; }
 
  private:
+  void sent(std::size_t bytes);
+  void greeted(std::size_t bytes, std::size_t uncounted);
+  const char* fault_in_greeting(std::size_t uncounted);
+
   TcpHistory history_;
   std::uint64_t received_ = 0;
   bool suspended_ = false;
@@ -79,6 +90,31 @@ class TcpResumption {
   std::vector<std::byte> early_;
   std::size_t early_taken_ = 0;
   std::size_t early_end_ = 0;
+  const char* fault_ = nullptr;
 };
+
+template <class Get>
+ssize_t TcpResumption::read_greeting(Get get, std::size_t uncounted) {
+  while (!fault_ && greeting_in_ < greeting_bytes) {
+    const ssize_t got = get(std::span(theirs_).subspan(greeting_in_));
+    if (got <= 0) return got;
+    greeted(static_cast<std::size_t>(got), uncounted);
+  }
+  if (!fault_) return 1;
+  errno = EBADMSG;
+  return -1;
+}
+
+template <class Get, class Put>
+ssize_t TcpResumption::catch_up(Get get, Put put, std::size_t uncounted) {
+  while (is_behind()) {
+    const std::span<const std::byte> next = to_send();
+    const bool writes = !next.empty();
+    const ssize_t moved = writes ? put(next) : read_greeting(get, uncounted);
+    if (moved < 0 || (moved == 0 && !writes)) return moved;
+    if (writes) sent(static_cast<std::size_t>(moved));
+  }
+  return 1;
+}
 
 }  // namespace pith

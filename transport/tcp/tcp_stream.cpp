@@ -20,38 +20,29 @@ std::size_t TcpTransport::Stream::unacknowledged() const {
   return unacknowledged_bytes(socket.get()) + (seal ? seal_record_bytes : 0);
 }
 
-bool TcpTransport::Stream::catch_up() {
-  while (is_behind()) {
-    const std::span<const std::byte> next = resumption->to_send();
-    if (next.empty()) {
-      const ssize_t greeted = read_greeting();
-      if (greeted > 0) continue;
-      if (greeted == 0) errno = EAGAIN;  // read() sees the end as well
-      return false;
-    }
-    const iovec part{const_cast<std::byte*>(next.data()), next.size()};
-    const ssize_t written = put({&part, 1});
-    if (written < 0) return false;
-    resumption->sent(static_cast<std::size_t>(written));
-  }
-  return true;
+// A seal counts what it has written when all of its records are gone.
+std::size_t TcpTransport::Stream::uncounted() const { return seal ? seal_buffer_bytes : 0; }
+
+ssize_t TcpTransport::Stream::get_bytes(std::span<std::byte> into) {
+  const iovec part{into.data(), into.size()};
+  return get({&part, 1});
 }
 
-// Above 0: it is complete.
+bool TcpTransport::Stream::catch_up() {
+  if (!resumption) return true;
+  const auto get_some = [this](std::span<std::byte> into) { return get_bytes(into); };
+  const auto put_some = [this](std::span<const std::byte> bytes) {
+    const iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
+    return put({&part, 1});
+  };
+  const ssize_t done = resumption->catch_up(get_some, put_some, uncounted());
+  if (done == 0) errno = EAGAIN;  // read() sees the end as well
+  return done > 0;
+}
+
 ssize_t TcpTransport::Stream::read_greeting() {
-  for (;;) {
-    const std::span<std::byte> room = resumption->greeting_room();
-    if (room.empty()) return 1;
-    const iovec part{room.data(), room.size()};
-    const ssize_t got = get({&part, 1});
-    if (got <= 0) return got;
-    // A seal counts what it has written when all of its records are gone.
-    const std::size_t uncounted = seal ? seal_buffer_bytes : 0;
-    bad_greeting = resumption->greeted(static_cast<std::size_t>(got), uncounted);
-    if (!bad_greeting) continue;
-    errno = EBADMSG;
-    return -1;
-  }
+  return resumption->read_greeting([this](std::span<std::byte> into) { return get_bytes(into); },
+                                   uncounted());
 }
 
 ssize_t TcpTransport::Stream::read(std::span<const iovec> parts) {
@@ -109,9 +100,7 @@ bool TcpTransport::Stream::leave_connection() {
   try {
     ssize_t got = socket ? read_greeting() : 0;
     while (got > 0) {
-      const std::span<std::byte> room = resumption->early_room(step);
-      const iovec part{room.data(), room.size()};
-      got = get({&part, 1});
+      got = get_bytes(resumption->early_room(step));
       resumption->came_early(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
     }
   } catch (const std::bad_alloc&) {

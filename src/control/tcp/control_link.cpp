@@ -23,36 +23,20 @@ ssize_t ControlLink::send_some(const void* data, std::size_t size) const {
   return ::send(fd.get(), data, size, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-// Above 0: it is complete. Else as recv().
-ssize_t ControlLink::read_greeting() {
-  for (;;) {
-    const std::span<std::byte> room =
-        resumption ? resumption->greeting_room() : std::span<std::byte>();
-    if (room.empty()) return 1;
-    const ssize_t got = ::recv(fd.get(), room.data(), room.size(), 0);
-    if (got <= 0) return got;
-    bad_greeting = resumption->greeted(static_cast<std::size_t>(got), 0);
-    if (!bad_greeting) continue;
-    errno = EBADMSG;
-    return -1;
-  }
+ssize_t ControlLink::receive_some(void* into, std::size_t size) const {
+  return ::recv(fd.get(), into, size, MSG_DONTWAIT);
 }
 
 // False, with errno: not all that goes before anything new has been sent.
 bool ControlLink::catch_up() {
-  while (resumption && resumption->is_behind()) {
-    const std::span<const std::byte> next = resumption->to_send();
-    if (next.empty()) {
-      const ssize_t greeted = read_greeting();
-      if (greeted > 0) continue;
-      if (greeted == 0) errno = EPIPE;
-      return false;
-    }
-    const ssize_t sent = send_some(next.data(), next.size());
-    if (sent < 0) return false;
-    resumption->sent(static_cast<std::size_t>(sent));
-  }
-  return true;
+  if (!resumption) return true;
+  const auto get = [this](std::span<std::byte> to) { return receive_some(to.data(), to.size()); };
+  const auto put = [this](std::span<const std::byte> of) {
+    return send_some(of.data(), of.size());
+  };
+  const ssize_t done = resumption->catch_up(get, put, 0);
+  if (done == 0) errno = EPIPE;
+  return done > 0;
 }
 
 bool ControlLink::write() {
@@ -72,13 +56,11 @@ bool ControlLink::write() {
 }
 
 ssize_t ControlLink::receive(char* into, std::size_t size) {
-  if (bad_greeting) {
-    errno = EBADMSG;
-    return -1;
-  }
-  if (const ssize_t greeted = read_greeting(); greeted <= 0) return greeted;
-  const ssize_t got = ::recv(fd.get(), into, size, 0);
-  if (got > 0 && resumption) resumption->received(static_cast<std::size_t>(got));
+  if (!resumption) return receive_some(into, size);
+  const auto get = [this](std::span<std::byte> to) { return receive_some(to.data(), to.size()); };
+  if (const ssize_t greeted = resumption->read_greeting(get, 0); greeted <= 0) return greeted;
+  const ssize_t got = receive_some(into, size);
+  if (got > 0) resumption->received(static_cast<std::size_t>(got));
   return got;
 }
 

@@ -30,10 +30,12 @@ struct ControlLink {
   void end(std::string how) { ended = std::move(how); }
   // Sends what is queued; false where the connection is broken: the next receive() tells why.
   bool write();
-  // As recv(). EBADMSG: see bad_greeting.
+  // As recv(). EBADMSG: see fault().
   ssize_t receive(char* into, std::size_t size);
   bool wants_to_write() const;
   bool suspended() const { return resumption && resumption->suspended(); }
+  // Null, or what is wrong with what has come.
+  const char* fault() const { return resumption ? resumption->fault() : nullptr; }
   // The connection has ended: errno, or 0. True: the link goes on over another one, if that is made
   // before the deadline.
   bool suspend(int cause, std::uint64_t deadline);
@@ -54,12 +56,11 @@ struct ControlLink {
   bool heard = false;    // a message has arrived
   TcpSilence silence;
   std::unique_ptr<TcpResumption> resumption;  // null: the end of the connection is its end
-  const char* bad_greeting = nullptr;
-  std::string ended;  // why it has ended; empty while it has not
+  std::string ended;                          // why it has ended; empty while it has not
 
  private:
   ssize_t send_some(const void* data, std::size_t size) const;
-  ssize_t read_greeting();
+  ssize_t receive_some(void* into, std::size_t size) const;
   bool catch_up();
 };
 

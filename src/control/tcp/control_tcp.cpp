@@ -34,6 +34,12 @@ constexpr std::uint64_t quarters = 4;
 
 bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
+Expected<Descriptor> begin_connect_to(const std::string& text) {
+  const Expected<Address> address = parse_address(text);
+  if (!address) return address.error();
+  return begin_connect(*address);
+}
+
 }  // namespace
 
 Expected<std::string> ControlTcp::listen(const std::string& host) {
@@ -75,12 +81,7 @@ void ControlTcp::send(int to, std::string message) {
 }
 
 ControlTcp::Link* ControlTcp::connect_to(int rank, std::list<Link>& links) {
-  const auto begin = [&]() -> Expected<Descriptor> {
-    const Expected<Address> address = parse_address(addresses_[static_cast<std::size_t>(rank)]);
-    if (!address) return address.error();
-    return begin_connect(*address);
-  };
-  Expected<Descriptor> socket = begin();
+  Expected<Descriptor> socket = begin_connect_to(addresses_[static_cast<std::size_t>(rank)]);
   if (!socket) {
     late_.push_back([rank, how = std::string(socket.error().message())](ControlHandler& handler) {
       handler.on_unreachable(rank, how);
@@ -124,9 +125,7 @@ bool ControlTcp::outlives(int rank) const {
 
 // The higher rank connects, so the lower one asks it to.
 bool ControlTcp::dial_again(Link& link) {
-  const Expected<Address> address = parse_address(addresses_[static_cast<std::size_t>(link.rank)]);
-  if (!address) return false;
-  Expected<Descriptor> socket = begin_connect(*address);
+  Expected<Descriptor> socket = begin_connect_to(addresses_[static_cast<std::size_t>(link.rank)]);
   if (!socket) return false;
   const int what = link.rank < options_.rank ? goes_on : asks;
   link.fd = std::move(*socket);
@@ -272,7 +271,7 @@ void ControlTcp::shake(Link& link) {
 
 // The connection: errno, or 0.
 void ControlTcp::ended(Link& link, int cause) {
-  if (link.bad_greeting) return link.end(fmt::format("it sent {}", link.bad_greeting));
+  if (link.fault()) return link.end(fmt::format("it sent {}", link.fault()));
   if (is_silence(cause)) return link.end(no_answer);
   if (link.suspend(cause, heartbeat_from_now())) return;
   link.end(cause == 0 ? "its process has ended"
