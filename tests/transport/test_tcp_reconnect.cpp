@@ -47,6 +47,28 @@ TEST_CASE("a history has what may be unacknowledged, at its place", "[reconnect]
   }
 }
 
+TEST_CASE("a history gives its memory back once nothing is sent", "[reconnect]") {
+  const std::vector<std::byte> sent(300'000, std::byte{1});
+  const iovec part = part_of(sent);
+  TcpHistory history;
+  std::size_t unacknowledged = sent.size();
+  history.add({&part, 1}, sent.size(), [&] { return unacknowledged; });
+  const auto look = [&] {
+    history.rest([&] { return unacknowledged; });
+    return history.memory_bytes();
+  };
+  CHECK(look() != 0);
+  CHECK(look() != 0);  // all of it may have to be sent again
+  unacknowledged = 0;
+  history.add({&part, 1}, 10, [&] { return unacknowledged; });
+  CHECK(look() != 0);
+  CHECK(look() == 0);
+  CHECK(history.has(history.end()));
+  CHECK_FALSE(history.has(history.end() - 1));
+  history.add({&part, 1}, sent.size(), [&] { return unacknowledged; });
+  CHECK(history.has(history.end() - sent.size()));
+}
+
 TEST_CASE("who has lost what was acknowledged in its name is told so", "[reconnect]") {
   TcpResumption ours;
   const std::vector<std::byte> sent(600'000, std::byte{1});
@@ -57,8 +79,8 @@ TEST_CASE("who has lost what was acknowledged in its name is told so", "[reconne
   const std::uint64_t has = GENERATE(5u, 1'800'001u);
   TcpResumption theirs;
   theirs.received(has);
-  ours.resume();
-  theirs.resume();
+  ours.begin_connection();
+  theirs.begin_connection();
   std::span<const std::byte> greeting = theirs.to_send();
   const auto get = [&](std::span<std::byte> into) {
     const std::size_t now = std::min(greeting.size(), into.size());

@@ -23,6 +23,7 @@ namespace {
 constexpr std::size_t few_peers = 4;
 // Of few peers, those without a waiting receive are read every 8th turn, unless none has one.
 constexpr unsigned others_mask = 7;
+constexpr unsigned mesh_mask = 255;
 // Per stream and turn, so that reading, writing and peers alternate.
 constexpr std::size_t turn_bytes = std::size_t{256} << 10;
 
@@ -138,6 +139,7 @@ bool TcpTransport::take_links() {
     switch (failed.how) {
       case TcpMesh::Failed::How::gone:
         peer.stop_resuming();
+        read(peer);
         if (peer.live && (!peer.open || peer.all_ended())) depart(peer);
         break;
       case TcpMesh::Failed::How::unreachable:
@@ -154,7 +156,7 @@ bool TcpTransport::take_links() {
 
 // Where nothing is to be opened any more, or again.
 void TcpTransport::end_mesh() {
-  const auto resumes = [](const Peer* peer) { return peer->streams[0]->resumption != nullptr; };
+  const auto resumes = [](const Peer* peer) { return peer->resumes; };
   if (mesh_->all_open() && std::ranges::none_of(peers_, resumes)) mesh_.reset();
 }
 
@@ -166,7 +168,7 @@ bool TcpTransport::start(Send& send) {
   }
   // Its first stream has ended, so it takes no more, whatever its other streams still bring.
   const Stream& first = *peer->streams[0];
-  const bool ended = peer->open && !first.socket && !first.suspended();
+  const bool ended = peer->open && !first.brings() && !first.suspended();
   if (peer->live && ended) lose(*peer, peer->cause);
   if (!peer->live) {
     send.error = peer->error;
@@ -221,9 +223,12 @@ bool TcpTransport::write(Peer& peer) {
 }
 
 bool TcpTransport::write_stream(Peer& peer, Stream& stream) {
-  if (const bool had = stream.has_to_send(); !stream.catch_up()) {
+  const std::uint64_t before = stream.caught_up();
+  const bool is_ready = stream.catch_up();
+  const bool moved = stream.caught_up() != before;
+  if (!is_ready) {
     if (!would_block(errno)) write_failed(stream, errno);
-    return had;
+    return moved;
   }
   std::size_t gone = 0;
   while (gone < turn_bytes) {
@@ -246,13 +251,13 @@ bool TcpTransport::write_stream(Peer& peer, Stream& stream) {
     }
     if (bytes < wanted) break;
   }
-  return gone != 0;
+  return moved || gone != 0;
 }
 
 bool TcpTransport::read(Peer& peer) {
   Stream& first = *peer.streams[0];
   if (!peer.live || (!mailbox_.accepts(peer.rank) && !peer.broken)) return false;
-  bool moved = first.socket && read_stream(peer, first);
+  bool moved = first.brings() && read_stream(peer, first);
   for (std::size_t s = 1; s < peer.streams.size() && peer.live; ++s) {
     Stream& stream = *peer.streams[s];
     if (stream.reader.stalled()) {
@@ -262,8 +267,8 @@ bool TcpTransport::read(Peer& peer) {
       }
     }
     const bool matters = peer.inbox.expects_pieces() || first.reader.said_goodbye() ||
-                         peer.broken || stream.is_behind();
-    if (matters && stream.socket) moved |= read_stream(peer, stream);
+                         peer.broken || stream.awaits_greeting();
+    if (matters && stream.brings()) moved |= read_stream(peer, stream);
   }
   return moved;
 }
@@ -275,7 +280,11 @@ bool TcpTransport::read_stream(Peer& peer, Stream& stream) {
     std::byte beyond;
     const iovec end_probe{&beyond, 1};
     if (parts.empty()) {
-      if (stream.reader.stalled()) break;
+      if (stream.reader.stalled()) {
+        // So that nobody waits for a connection which has nothing else to tell.
+        if (stream.hung_up) stream.suspend(mesh_.get(), end_of_stream);
+        break;
+      }
       parts = {&end_probe, 1};  // after a goodbye only the end may follow
     }
     const std::size_t wanted = bytes_of(parts);
@@ -331,6 +340,8 @@ bool TcpTransport::progress() {
 
 bool TcpTransport::read_few() {
   const bool all = std::exchange(read_all_, false) || (++turn_ & others_mask) == 0;
+  // Nobody asks epoll as long as messages come, and a peer may wait for another connection.
+  if ((turn_ & mesh_mask) == 0) mesh_ready_ = true;
   bool moved = false;
   bool any = false;
   for (Peer* peer : peers_) {
@@ -352,7 +363,7 @@ bool TcpTransport::read_ready() {
     if (!peer->live) continue;
     Stream& first = *peer->streams[0];
     const bool others = peer->inbox.expects_pieces() || first.reader.said_goodbye();
-    if (others || peer->cut_short || first.holds()) moved |= read(*peer);
+    if (others || peer->cut_short || first.holds() || peer->holds_early()) moved |= read(*peer);
     if (first.socket && !(first.watched & EPOLLIN) && mailbox_.accepts(peer->rank)) {
       first.watch(epoll_.get(), EPOLLIN);
     }
@@ -371,9 +382,10 @@ int TcpTransport::poll_events() {
       mesh_ready_ = true;
       continue;
     }
-    Peer& peer = static_cast<Stream*>(events[i].data.ptr)->peer;
+    Stream& stream = *static_cast<Stream*>(events[i].data.ptr);
+    Peer& peer = stream.peer;
     // The end of a connection counts even where no more messages are accepted from the peer.
-    if (events[i].events & (EPOLLHUP | EPOLLERR)) peer.broken = true;
+    if (events[i].events & (EPOLLHUP | EPOLLERR)) peer.broken = stream.hung_up = true;
     if (!(events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR))) continue;
     if (std::find(ready_.begin(), ready_.end(), &peer) == ready_.end()) ready_.push_back(&peer);
   }
@@ -398,11 +410,12 @@ bool TcpTransport::arm() {
     const bool others =
         peer->inbox.expects_pieces() || peer->cut_short || peer->streams[0]->reader.said_goodbye();
     for (auto& stream : peer->streams) {
-      if (!stream->socket) continue;
       std::uint32_t events = 0;
       const bool matters = stream->number == 0 || (others && !stream->reader.stalled());
-      if ((accepts && matters) || stream->is_behind()) events |= EPOLLIN;
-      held |= accepts && matters && stream->holds();
+      const bool is_last = peer->broken && !stream->reader.stalled();
+      held |= ((accepts && matters) || is_last) && stream->holds();
+      if (!stream->socket) continue;
+      if ((accepts && matters) || stream->awaits_greeting()) events |= EPOLLIN;
       const bool writes = stream->takes_more() && !peer->outbox.next(stream->number).empty();
       if (writes || stream->has_to_send()) events |= EPOLLOUT;
       stream->watch(epoll_.get(), events);
@@ -436,7 +449,8 @@ void TcpTransport::for_each_sending(const std::function<void(const Send&)>& see)
 
 void TcpTransport::close(std::uint64_t deadline_ns) {
   const auto waiting = [](const Peer* peer) {
-    return peer->live && (!peer->outbox.empty() || peer->catching_up || peer->any_suspended());
+    return peer->live && (!peer->outbox.empty() || peer->catching_up || peer->any_suspended() ||
+                          peer->is_unacknowledged());
   };
   while (std::ranges::any_of(peers_, waiting) && monotonic_ns() < deadline_ns) {
     const std::uint64_t soon_ns = monotonic_ns() + 2'000'000;  // attempts to connect are repeated

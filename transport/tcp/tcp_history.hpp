@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace pith {
@@ -26,6 +27,15 @@ class TcpHistory {
     if (kept_ + bytes > ring_.size() && !make_room(bytes, unacknowledged())) return forget(bytes);
     append(parts, bytes);
   }
+  // To be called now and then: gives the memory back if nothing has been sent since the last call
+  // and all is acknowledged. Nothing before end() can be sent again then.
+  template <class Unacknowledged>
+  void rest(Unacknowledged unacknowledged) {
+    const bool is_idle = std::exchange(looked_at_, end_) == end_;
+    if (!is_idle || ring_.empty() || unacknowledged() != 0) return;
+    ring_ = std::vector<std::byte>();
+    kept_ = 0;
+  }
 
   // Bytes sent since the stream began: where the next one stands.
   std::uint64_t end() const { return end_; }
@@ -33,6 +43,7 @@ class TcpHistory {
   bool has(std::uint64_t position) const { return position <= end_ && end_ - position <= kept_; }
   // Those from there on that lie in one piece; empty at the end. Precondition: has(position).
   std::span<const std::byte> from(std::uint64_t position) const;
+  std::size_t memory_bytes() const { return ring_.size(); }
 
  private:
   bool make_room(std::size_t bytes, std::size_t unacknowledged);
@@ -42,6 +53,7 @@ class TcpHistory {
 
   std::vector<std::byte> ring_;  // its size is a power of two; a byte lies at its position in it
   std::uint64_t end_ = 0;
+  std::uint64_t looked_at_ = 0;  // end_ when rest() was called
   std::size_t kept_ = 0;
 };
 

@@ -38,6 +38,7 @@ void TcpTransport::stream_ended(Peer& peer, Stream& stream, int cause) {
   if (!in_order && is_silence(cause)) return lose(peer, cause);
   if (stream.suspend(mesh_.get(), cause)) return;
   stream.socket.reset();
+  stream.resumption.reset();
   if (!in_order) peer.cut_short_by(cause);
   if (peer.all_ended()) depart(peer);
 }
@@ -48,6 +49,8 @@ void TcpTransport::write_failed(Stream& stream, int cause) {
   if (stream.fault()) {
     return lose(peer, peer_lost(peer.rank, fmt::format("it sent {}", stream.fault())));
   }
+  // Before its greeting a connection brings nothing else.
+  if (stream.awaits_greeting()) return stream_ended(peer, stream, cause);
   if (stream.suspend(mesh_.get(), cause)) return;
   if (peer.outbox.awaited()) return lose(peer, cause);
   // A peer that has left in order cannot take the rest of aborted messages, and need not.
@@ -92,6 +95,8 @@ void TcpTransport::look_at(Peer& peer, std::uint64_t now_ns) {
     const TcpAnswers one = answers_of(stream->socket.get());
     all.owed |= one.owed;
     all.last_ns = std::min(all.last_ns, one.last_ns);
+    if (!stream->resumption) continue;
+    stream->resumption->rest([&] { return unacknowledged_bytes(stream->socket.get()); });
   }
   peer.doubtful =
       peer.any_suspended() || (all.owed && all.last_ns >= heartbeat_ns(options_) / quarters);

@@ -71,6 +71,7 @@ struct TcpMesh::Connection {
   std::uint32_t events = 0;         // watched by epoll; 0: none
   std::uint64_t since_ns = 0;       // accepted, or of the first attempt without an answer; 0: none
   std::uint64_t closed_ns = 0;      // when the peer has first closed it; 0: it has not
+  std::uint64_t ready_ns = 0;       // the last time
   std::uint64_t not_before_ns = 0;  // the next attempt
   Error last;                       // why the last attempt has failed
 
@@ -281,6 +282,8 @@ void TcpMesh::closed_early(Connection& connection) {
     return;
   }
   if (!connection.ours) return end(connection);
+  // A peer that kept it for so long has not refused it.
+  if (monotonic_ns() > connection.ready_ns + pause_ns) connection.closed_ns = 0;
   try_again(connection,
             Error(Code::remote, fmt::format("rank {} has closed the connection", connection.peer),
                   connection.peer));
@@ -397,6 +400,7 @@ void TcpMesh::keep(Connection& connection) {
 
 void TcpMesh::become_ready(Connection& connection) {
   connection.state = Connection::State::ready;
+  connection.ready_ns = monotonic_ns();
   connection.watch(epoll_.get(), EPOLLRDHUP);
   const int peer = connection.peer;
   if (link(peer).open) return replace(connection);

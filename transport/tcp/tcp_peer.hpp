@@ -12,6 +12,7 @@
 
 #include "core/clock.hpp"
 #include "transport/tcp/tcp.hpp"
+#include "transport/tcp/tcp_reconnect.hpp"
 #include "transport/tcp/tcp_resumption.hpp"
 #include "transport/tcp/tcp_seal.hpp"
 #include "transport/tcp/tcp_silence.hpp"
@@ -35,18 +36,26 @@ struct TcpTransport::Stream {
   bool catch_up();
   // Uses the socket. Null keys: it is not encrypted.
   Error begin(const ConnectionKeys* keys, int epoll);
-  // The connection has failed with this errno, or has ended (0). True: the stream will go on over
-  // another one.
+  // The connection has failed with this errno, or has ended (0). True: that is not the end, as the
+  // stream may go on over another one, or read() has something left.
   bool suspend(TcpMesh* mesh, int cause);
   // Goes on there; also where the peer alone knows that the connection has broken.
   Error resume(Descriptor connection, const ConnectionKeys* keys, int epoll);
   // Whether read() returns something without the socket becoming readable.
   bool holds() const {
-    return socket && ((seal && seal->holds()) || (resumption && resumption->holds()));
+    if (socket && seal && seal->holds()) return true;
+    return resumption && (resumption->holds() || (!socket && is_over()));
   }
+  // Whether read() may return something, now or later.
+  bool brings() const { return socket || holds(); }
   bool is_behind() const { return resumption && resumption->is_behind(); }
+  bool awaits_greeting() const { return resumption && resumption->awaits_greeting(); }
+  // Bytes that catch_up() has moved, ever.
+  std::uint64_t caught_up() const { return resumption ? resumption->moved() : 0; }
   // It has lost its connection, and waits for another.
   bool suspended() const { return resumption && resumption->suspended(); }
+  // It needs no other connection. Precondition: it outlives connections.
+  bool is_over() const { return resumption->given_up() || reader.said_goodbye(); }
   // Whether messages may be written. Not while what went before must be sent again.
   bool takes_more() const { return socket && !is_behind(); }
   // Whether it has something to write where no message is.
@@ -66,20 +75,23 @@ struct TcpTransport::Stream {
   std::unique_ptr<TcpResumption> resumption;  // null: a break of the connection ends it
   TcpReader reader;
   std::uint32_t watched = 0;  // epoll events
+  bool hung_up = false;       // as epoll says of the connection
 
  private:
   ssize_t put(std::span<const iovec> parts);
   ssize_t get(std::span<const iovec> parts);
   ssize_t get_bytes(std::span<std::byte> into);
   ssize_t read_greeting();
+  ssize_t end_of_connections() const;
   bool leave_connection();
   std::size_t unacknowledged() const;
   std::size_t uncounted() const;
 };
 
 struct TcpTransport::Peer {
-  Peer(int peer_rank, int streams_to_it, bool resumes, TcpTransport& transport)
+  Peer(int peer_rank, int streams_to_it, bool outlives_connections, TcpTransport& transport)
       : rank(peer_rank),
+        resumes(outlives_connections),
         inbox(transport.mailbox_, peer_rank),
         outbox(transport.pool_, transport.scheduler_,
                {transport.options_.cut_bytes, transport.options_.piece_bytes}, streams_to_it) {
@@ -102,8 +114,8 @@ struct TcpTransport::Peer {
   }
   // No connection is left, and none is hoped for.
   bool all_ended() const {
-    return std::ranges::none_of(
-        streams, [](const auto& one) { return bool{one->socket} || one->suspended(); });
+    return std::ranges::none_of(streams,
+                                [](const auto& one) { return one->brings() || one->suspended(); });
   }
   // An end of a connection, for good.
   void cut_short_by(int why) {
@@ -111,19 +123,33 @@ struct TcpTransport::Peer {
     broken = true;
     ending_ns = monotonic_ns();
   }
-  // Nobody listens there any more.
+  // Nobody listens there any more. What has come early is still read, and then the end.
   void stop_resuming() {
     for (auto& stream : streams) {
       if (!stream->suspended()) continue;
-      cut_short_by(stream->resumption->cause());
-      stream->resumption.reset();
+      stream->resumption->give_up();
+      broken = true;
     }
   }
   bool any_suspended() const {
     return std::ranges::any_of(streams, [](const auto& one) { return one->suspended(); });
   }
+  // Whether a stream without a connection has something to be read, or its end.
+  bool holds_early() const {
+    const auto does = [](const auto& one) { return !one->socket && one->holds(); };
+    return resumes && std::ranges::any_of(streams, does);
+  }
+  // Whether the peer may lack something, and may be about to say so over another connection.
+  bool is_unacknowledged() const {
+    const auto is = [](const auto& one) {
+      return one->socket && !one->reader.said_goodbye() &&
+             unacknowledged_bytes(one->socket.get()) != 0;
+    };
+    return resumes && std::ranges::any_of(streams, is);
+  }
 
   int rank;
+  bool resumes;  // streams outlive their connections
   TcpInbox inbox;
   TcpOutbox outbox;
   std::vector<std::unique_ptr<Stream>> streams;
@@ -132,7 +158,7 @@ struct TcpTransport::Peer {
   bool open = false;              // its streams have been opened; until then sends are queued
   bool broken = false;            // an end is near: read up to it even if no message is wanted
   bool cut_short = false;         // a connection has ended without a goodbye, for good
-  bool catching_up = false;       // a stream goes on over another connection
+  bool catching_up = false;       // of a stream, nothing new may be written yet
   int cause = end_of_stream;      // of the first such end
   std::uint64_t ending_ns = 0;    // since that end, or since other streams brought something
   std::uint64_t heard_bytes = 0;  // received from it

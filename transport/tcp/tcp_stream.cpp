@@ -36,7 +36,7 @@ bool TcpTransport::Stream::catch_up() {
     return put({&part, 1});
   };
   const ssize_t done = resumption->catch_up(get_some, put_some, uncounted());
-  if (done == 0) errno = EAGAIN;  // read() sees the end as well
+  if (done == 0) errno = EPIPE;
   return done > 0;
 }
 
@@ -51,10 +51,18 @@ ssize_t TcpTransport::Stream::read(std::span<const iovec> parts) {
     resumption->received(early);
     return static_cast<ssize_t>(early);
   }
+  if (!socket) return end_of_connections();
   if (const ssize_t greeted = read_greeting(); greeted <= 0) return greeted;
   const ssize_t got = get(parts);
   if (got > 0) resumption->received(static_cast<std::size_t>(got));
   return got;
+}
+
+// As read() of a stream that has no connection, and nothing left that has come early.
+ssize_t TcpTransport::Stream::end_of_connections() const {
+  if (reader.said_goodbye()) return 0;
+  errno = resumption->given_up() ? resumption->cause() : EAGAIN;
+  return errno == 0 ? 0 : -1;
 }
 
 Error TcpTransport::Stream::begin(const ConnectionKeys* keys, int epoll) {
@@ -66,19 +74,28 @@ Error TcpTransport::Stream::begin(const ConnectionKeys* keys, int epoll) {
   epoll_event event{};
   event.events = watched = number == 0 ? static_cast<std::uint32_t>(EPOLLIN) : 0;
   event.data.ptr = this;
-  if (::epoll_ctl(epoll, EPOLL_CTL_ADD, socket.get(), &event) == 0) return {};
-  return system_error("watch a connection", errno);
+  if (::epoll_ctl(epoll, EPOLL_CTL_ADD, socket.get(), &event) != 0) {
+    return system_error("watch a connection", errno);
+  }
+  if (!resumption) return {};
+  hung_up = false;
+  peer.catching_up = true;
+  resumption->begin_connection();
+  // At once, as this rank may be in no call while the other one waits. Failures are seen again.
+  static_cast<void>(catch_up());
+  return {};
 }
 
 bool TcpTransport::Stream::suspend(TcpMesh* mesh, int cause) {
-  if (!resumption || !mesh || reader.said_goodbye() || is_silence(cause)) return false;
-  if (!mesh->reopen(peer.rank, number) || !leave_connection()) return false;
+  if (!resumption || !socket || !mesh || reader.said_goodbye() || is_silence(cause)) return false;
+  if (!leave_connection()) return false;
   resumption->suspend(cause);
-  return true;
+  if (!mesh->reopen(peer.rank, number)) resumption->give_up();
+  return suspended() || resumption->holds();
 }
 
 Error TcpTransport::Stream::resume(Descriptor connection, const ConnectionKeys* keys, int epoll) {
-  if (reader.said_goodbye()) return {};  // it has left, and needs no more
+  if (!resumption || is_over()) return {};
   const bool was_known = suspended();
   if (!was_known && !leave_connection()) return out_of_memory();
   if (fault()) return peer_lost(peer.rank, fmt::format("it sent {}", fault()));
@@ -86,10 +103,8 @@ Error TcpTransport::Stream::resume(Descriptor connection, const ConnectionKeys* 
       fmt::format("connection {} to rank {} was broken ({}), and goes on over another", number,
                   peer.rank,
                   was_known ? how_it_ended(resumption->cause()) : "as that rank has found"));
-  resumption->resume();
   socket = std::move(connection);
   if (!peer.cut_short) peer.broken = false;  // flow control holds again
-  peer.catching_up = true;
   return begin(keys, epoll);
 }
 

@@ -91,7 +91,7 @@ void ControlLink::resume(Descriptor connection) {
   fd = std::move(connection);
   silence = TcpSilence();
   state = State::open;
-  resumption->resume();
+  resumption->begin_connection();
 }
 
 }  // namespace pith
