@@ -13,6 +13,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <thread>
 
 #include "catch.hpp"
 #include "control/tcp/control_tcp.hpp"
@@ -33,7 +34,11 @@ Secret job_secret() {
   return secret;
 }
 
-Greeting greeting_of(int from) { return {"control", from, 0, ranks, 0}; }
+using What = ControlPurpose::What;
+
+Greeting greeting_of(int from, What what = What::begins, int number = 0) {
+  return {"control", from, 0, ranks, ControlPurpose{what, number}.stream()};
+}
 
 // One rank's wire, and what it tells.
 class End final : public ControlHandler {
@@ -327,6 +332,99 @@ TEST_CASE("who has ended is not waited for by the control plane", "[control][rec
   REQUIRE(drive([&] { return one->messages[0].size() == 1; }));
   (dies == 0 ? zero : one).reset();
   End& left = dies == 0 ? *one : *zero;
-  REQUIRE(drive([&] { return !left.ends.empty(); }));
+  left.wire.progress(left);  // no later than without another attempt
+  REQUIRE(!left.ends.empty());
   CHECK(left.ends[dies].find("lost: its process has ended") == 0);
+}
+
+TEST_CASE("a connection goes on with the link of its number, and with no other",
+          "[control][reconnect]") {
+  Job job(10, Reconnect::always);
+  const Descriptor link = enter(job, greeting_of(3, What::begins, 5));
+  say(link, frame(2, "ab"));
+  REQUIRE(job.drive_until([&] { return job.zero.messages[3].size() == 1; }));
+  const TcpResumption::Greeting farewell = TcpResumption::farewell();
+  const std::string goodbye(reinterpret_cast<const char*>(farewell.data()), farewell.size());
+  const Descriptor other = enter(job, greeting_of(3, What::goes_on, 4));
+  job.zero.wire.progress(job.zero);
+  CHECK(hear_some(other, 100) == goodbye);
+  say(link, frame(2, "cd"));
+  CHECK(job.drive_until([&] { return job.zero.messages[3].size() == 2; }));
+  const Descriptor again = enter(job, greeting_of(3, What::goes_on, 5));
+  job.zero.wire.progress(job.zero);
+  const std::string greeting = hear_some(again, 100);
+  CHECK(greeting.size() == goodbye.size());
+  CHECK(greeting != goodbye);
+  CHECK(job.zero.ends.empty());
+}
+
+// Rank 3 lives and knows nothing of the link.
+TEST_CASE("who asks for another connection gives up in time", "[control][reconnect]") {
+  const bool says_so = GENERATE(true, false);
+  Job job(1, Reconnect::always);
+  const Descriptor listener = std::move(*listen_on("127.0.0.1"));
+  const std::string address = format_address(*local_address(listener.get()));
+  job.zero.wire.set_addresses({job.zero.address, job.one.address, "", address});
+  Descriptor link = enter(job, greeting_of(3, What::begins, 2));
+  say(link, frame(2, "ab"));
+  REQUIRE(job.drive_until([&] { return job.zero.messages[3].size() == 1; }));
+  link.reset();
+  const Greeting asks{"control", 0, 3, ranks, ControlPurpose{What::asks, 2}.stream()};
+  Descriptor asker;
+  Handshake handshake;
+  int asked = 0;
+  const auto answer = [&] {
+    if (!asker) {
+      asker = std::move(*accept_one(listener.get()));
+      handshake = Handshake::acceptor(job_secret(), asks);
+    }
+    if (!asker) return;
+    const Expected<Handshake::Want> want = handshake.step(asker.get());
+    if (want && *want != Handshake::Want::done) return;
+    asked += want ? 1 : 0;
+    const TcpResumption::Greeting farewell = TcpResumption::farewell();
+    if (says_so) static_cast<void>(send_all(asker.get(), farewell, monotonic_ns()));
+    asker.reset();
+  };
+  const bool is_told = job.drive_until([&] {
+    answer();
+    return job.zero.ends.contains(3);
+  });
+  CHECK(is_told);
+  CHECK((says_so ? asked == 1 : asked > 1));
+  CHECK(job.zero.ends[3] == (says_so ? "hung up" : "lost: does not answer"));
+}
+
+// What was said before and the goodbye arrive, however far the attempt has come.
+TEST_CASE("who hangs up after a break says so over another connection", "[control][reconnect]") {
+  const int turns = GENERATE(0, 1, 2);
+  const bool closes = GENERATE(false, true);
+  Job job(10, Reconnect::always);
+  REQUIRE(job.talk());
+  break_connections(job.zero.address, 1);
+  for (int turn = 0; turn < turns; ++turn) job.one.wire.progress(job.one);
+  job.one.wire.send(0, "last");
+  std::thread closing;
+  if (closes) {
+    closing = std::thread([&] { job.one.wire.close(monotonic_ns() + 5 * second); });
+  } else {
+    job.one.wire.hang_up(0);
+  }
+  const std::uint64_t until = monotonic_ns() + 5 * second;
+  while (job.zero.ends.empty() && monotonic_ns() < until) {
+    job.zero.wire.progress(job.zero);
+    if (!closes) job.one.wire.progress(job.one);
+  }
+  if (closes) closing.join();
+  CHECK(job.zero.messages[1] == std::vector<std::string>{"last"});
+  CHECK(job.zero.ends[1] == "hung up");
+  CHECK(job.one.ends.empty());
+}
+
+TEST_CASE("who waits for a handshake's answer sleeps, whatever is queued", "[control][reconnect]") {
+  Job job;
+  job.one.wire.send(0, "queued");
+  for (int turn = 0; turn < 2; ++turn) job.one.wire.progress(job.one);
+  CHECK_FALSE(wait_for(job.one.wire.descriptor(), POLLIN, monotonic_ns() + second / 20));
+  CHECK(job.drive_until([&] { return job.zero.messages[1].size() == 1; }));
 }

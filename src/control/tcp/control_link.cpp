@@ -40,6 +40,7 @@ bool ControlLink::catch_up() {
 }
 
 bool ControlLink::write() {
+  if (state != State::open) return true;
   if (!catch_up()) return would_block(errno);
   while (out_done < out.size()) {
     iovec part{out.data() + out_done, out.size() - out_done};
@@ -66,9 +67,15 @@ ssize_t ControlLink::receive(char* into, std::size_t size) {
 
 bool ControlLink::wants_to_write() const {
   if (state == State::connecting) return true;
-  if (state == State::asking) return false;
+  if (state == State::shaking) return handshake_writes;
+  if (state != State::open) return false;
   if (resumption && resumption->is_behind()) return !resumption->to_send().empty();
   return out_done < out.size();
+}
+
+bool ControlLink::has_left() const {
+  if (!leaving || state != State::open || !out.empty()) return false;
+  return !resumption || (!resumption->is_behind() && unacknowledged_bytes(fd.get()) == 0);
 }
 
 bool ControlLink::suspend(int cause, std::uint64_t deadline) {

@@ -18,6 +18,27 @@
 
 namespace pith {
 
+// What a connection is for, in place of a stream's number. Links are numbered by the higher rank,
+// which begins them: of a rank's links one after the other, each goes on with its own bytes.
+struct ControlPurpose {
+  enum class What : std::uint8_t {
+    begins,   // a link
+    goes_on,  // as another connection of that link
+    asks,     // for one that does
+  };
+
+  static ControlPurpose of(int stream) {
+    return {static_cast<What>(stream % kinds), stream / kinds};
+  }
+  int stream() const { return link * kinds + static_cast<int>(what); }
+
+  What what;
+  int link;
+
+  static constexpr int kinds = 4;  // 3: none
+  static constexpr int links = 1 << 28;
+};
+
 struct ControlLink {
   enum class State : std::uint8_t {
     connecting,
@@ -28,23 +49,30 @@ struct ControlLink {
   };
 
   void end(std::string how) { ended = std::move(how); }
-  // Sends what is queued; false where the connection is broken: the next receive() tells why.
+  // Sends what is queued, if it is open; false where the connection is broken: the next receive()
+  // tells why.
   bool write();
   // As recv(). EBADMSG: see fault().
   ssize_t receive(char* into, std::size_t size);
   bool wants_to_write() const;
+  // Whether a goodbye is the last that was to be sent, and the peer will have it.
+  bool has_left() const;
   bool suspended() const { return resumption && resumption->suspended(); }
   // Null, or what is wrong with what has come.
   const char* fault() const { return resumption ? resumption->fault() : nullptr; }
+  // The peer has given this link up, or knows nothing of it.
+  bool dismissed() const { return resumption && resumption->dismissed(); }
   // The connection has ended: errno, or 0. True: the link goes on over another one, if that is made
   // before the deadline.
   bool suspend(int cause, std::uint64_t deadline);
   void try_again();
   void resume(Descriptor connection);
 
-  int rank = -1;  // -1: not authenticated yet
+  int rank = -1;   // -1: not authenticated yet
+  int number = 0;  // see ControlPurpose
   Descriptor fd;
   Handshake handshake;
+  bool handshake_writes = false;  // it waits for room to write
   State state = State::shaking;
   std::uint64_t deadline_ns = 0;  // by when it must be open
   std::uint64_t not_before_ns = 0;

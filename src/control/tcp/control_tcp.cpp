@@ -17,14 +17,11 @@ namespace pith {
 namespace {
 
 constexpr const char* purpose = "control";
-// What a connection is for, in place of a stream's number.
-constexpr int begins = 0;
-constexpr int goes_on = 1;
-constexpr int asks = 2;
 constexpr std::uint64_t handshake_ns = 30'000'000'000;  // of an accepted connection
 constexpr std::size_t most_unauthenticated = 256;
 constexpr std::uint64_t patience_ns = 1'000'000'000;    // before the oldest is dropped to make room
 constexpr std::uint64_t accept_pause_ns = 100'000'000;  // after accept has failed
+constexpr std::uint64_t close_turn_ns = 10'000'000;     // attempts to connect are repeated
 constexpr const char* in_order = "in order";
 constexpr const char* no_answer = "its host does not answer";
 // Links are checked for silence this often in a heartbeat. After a quarter of one without checks
@@ -38,6 +35,25 @@ Expected<Descriptor> begin_connect_to(const std::string& text) {
   const Expected<Address> address = parse_address(text);
   if (!address) return address.error();
   return begin_connect(*address);
+}
+
+std::uint64_t from_now(double seconds) {
+  return monotonic_ns() + static_cast<std::uint64_t>(seconds * 1e9);
+}
+
+// Null where the link ends with its connection.
+std::unique_ptr<TcpResumption> resumption_with(int rank, const ControlTcpOptions& options,
+                                               const std::vector<std::string>& addresses) {
+  const std::string& own = addresses[static_cast<std::size_t>(options.rank)];
+  const std::string& other = addresses[static_cast<std::size_t>(rank)];
+  if (!outlives_connections(options.reconnect, own, other)) return nullptr;
+  return std::make_unique<TcpResumption>();
+}
+
+// To a rank that wants to go on with a link that is no more.
+void say_farewell(const Descriptor& connection) {
+  const TcpResumption::Greeting farewell = TcpResumption::farewell();
+  static_cast<void>(send_all(connection.get(), farewell, monotonic_ns()));
 }
 
 }  // namespace
@@ -76,7 +92,7 @@ void ControlTcp::send(int to, std::string message) {
   });
   if (found == links_.end()) return dial(to, std::move(message));
   append_control_frame(found->out, message);
-  if (found->state == State::open) found->write();
+  found->write();
   watch(*found, false);
 }
 
@@ -92,7 +108,7 @@ ControlTcp::Link* ControlTcp::connect_to(int rank, std::list<Link>& links) {
   link.rank = rank;
   link.fd = std::move(*socket);
   link.state = State::connecting;
-  link.deadline_ns = heartbeat_from_now();
+  link.deadline_ns = from_now(options_.heartbeat_s);
   watch(link, true);
   return &link;
 }
@@ -107,31 +123,26 @@ void ControlTcp::dial(int rank, std::string first) {
   if (rank > options_.rank) return;  // the higher rank connects
   Link* link = connect_to(rank, links_);
   if (!link) return;
-  link->handshake =
-      Handshake::connector(options_.secret, {purpose, options_.rank, rank, options_.ranks, begins});
-  if (outlives(rank)) link->resumption = std::make_unique<TcpResumption>();
+  link->number = next_number_++ % ControlPurpose::links;
+  const ControlPurpose begins{ControlPurpose::What::begins, link->number};
+  link->handshake = Handshake::connector(
+      options_.secret, {purpose, options_.rank, rank, options_.ranks, begins.stream()});
+  link->resumption = resumption_with(rank, options_, addresses_);
   append_control_frame(link->out, first);
   keep_alive(link->fd.get(), options_.heartbeat_s);
-}
-
-std::uint64_t ControlTcp::heartbeat_from_now() const {
-  return monotonic_ns() + static_cast<std::uint64_t>(options_.heartbeat_s * 1e9);
-}
-
-bool ControlTcp::outlives(int rank) const {
-  const std::string& own = addresses_[static_cast<std::size_t>(options_.rank)];
-  return outlives_connections(options_.reconnect, own, addresses_[static_cast<std::size_t>(rank)]);
 }
 
 // The higher rank connects, so the lower one asks it to.
 bool ControlTcp::dial_again(Link& link) {
   Expected<Descriptor> socket = begin_connect_to(addresses_[static_cast<std::size_t>(link.rank)]);
   if (!socket) return false;
-  const int what = link.rank < options_.rank ? goes_on : asks;
+  const ControlPurpose::What what =
+      link.rank < options_.rank ? ControlPurpose::What::goes_on : ControlPurpose::What::asks;
+  const int stream = ControlPurpose{what, link.number}.stream();
   link.fd = std::move(*socket);
   link.state = State::connecting;
-  link.handshake = Handshake::connector(options_.secret,
-                                        {purpose, options_.rank, link.rank, options_.ranks, what});
+  link.handshake = Handshake::connector(
+      options_.secret, {purpose, options_.rank, link.rank, options_.ranks, stream});
   keep_alive(link.fd.get(), options_.heartbeat_s);
   watch(link, true);
   return true;
@@ -195,36 +206,36 @@ void ControlTcp::adopt(std::list<Link>::iterator caller, News& news) {
   const int of = greeting.ranks;
   if (from == observer && of == observer) observers_.add(std::move(caller->fd), monotonic_ns());
   const bool is_member = from < options_.ranks && from != options_.rank && of == options_.ranks;
-  if (is_member && greeting.stream != begins) return go_on(caller, news);
+  const ControlPurpose what = ControlPurpose::of(greeting.stream);
+  if (is_member && what.what != ControlPurpose::What::begins) return go_on(caller, news);
   if (!is_member || from < options_.rank) {
     unauthenticated_.erase(caller);
     return;
   }
   caller->rank = from;
+  caller->number = what.link;
   links_.remove_if([&](const Link& link) { return link.rank == caller->rank; });
   keep_alive(caller->fd.get(), options_.heartbeat_s);
-  if (outlives(from)) caller->resumption = std::make_unique<TcpResumption>();
+  caller->resumption = resumption_with(from, options_, addresses_);
   links_.splice(links_.end(), unauthenticated_, caller);
 }
 
 // The rank has found that its link is broken, and brings another connection or asks for one. What
 // the old one has brought is read first: the rank need not have it any more.
 void ControlTcp::go_on(std::list<Link>::iterator caller, News& news) {
-  const Greeting greeting = caller->handshake.greeting();
+  const int from = caller->handshake.greeting().from;
+  const ControlPurpose what = ControlPurpose::of(caller->handshake.greeting().stream);
   Descriptor connection = std::move(caller->fd);
   unauthenticated_.erase(caller);
+  const bool brings = what.what == ControlPurpose::What::goes_on;
+  if (brings != (from > options_.rank)) return;
   const auto found = std::ranges::find_if(links_, [&](const Link& link) {
-    return link.rank == greeting.from && link.resumption && link.ended.empty();
+    return link.rank == from && link.number == what.link && link.resumption && link.ended.empty();
   });
-  const bool brings = greeting.stream == goes_on && greeting.from > options_.rank;
-  if (found == links_.end()) {
-    const TcpResumption::Greeting farewell = TcpResumption::farewell();
-    if (brings) static_cast<void>(send_all(connection.get(), farewell, monotonic_ns()));
-    return;
-  }
+  if (found == links_.end()) return say_farewell(connection);
   if (found->state == State::open) read(*found, news);
   if (!found->ended.empty()) return;
-  if (found->state == State::open) found->suspend(0, heartbeat_from_now());
+  if (found->state == State::open) found->suspend(0, from_now(options_.heartbeat_s));
   if (!brings) return;  // step() dials
   keep_alive(connection.get(), options_.heartbeat_s);
   found->resume(std::move(connection));
@@ -254,11 +265,12 @@ void ControlTcp::shake(Link& link) {
   if (link.state == State::connecting) {
     if (!connected(link)) return;
     link.state = State::shaking;
-    link.deadline_ns = monotonic_ns() + static_cast<std::uint64_t>(options_.handshake_s * 1e9);
+    if (!link.suspended()) link.deadline_ns = from_now(options_.handshake_s);
   }
   const Expected<Handshake::Want> want = link.handshake.step(link.fd.get());
   if (!want && link.suspended() && !link.handshake.refused()) return link.try_again();
   if (!want) return link.end(want.error().message());
+  link.handshake_writes = *want == Handshake::Want::write;
   if (*want != Handshake::Want::done) return;
   if (!link.suspended()) {
     link.state = State::open;
@@ -271,9 +283,12 @@ void ControlTcp::shake(Link& link) {
 
 // The connection: errno, or 0.
 void ControlTcp::ended(Link& link, int cause) {
+  // Its goodbye may have been lost, so this tells no death; if it thinks us dead, others tell us.
+  if (link.dismissed()) return link.end(in_order);
   if (link.fault()) return link.end(fmt::format("it sent {}", link.fault()));
   if (is_silence(cause)) return link.end(no_answer);
-  if (link.suspend(cause, heartbeat_from_now())) return;
+  if (link.leaving && link.out.empty() && cause == 0) return link.end(in_order);
+  if (link.suspend(cause, from_now(options_.heartbeat_s))) return;
   link.end(cause == 0 ? "its process has ended"
                       : fmt::format("its process has ended ({})", std::strerror(cause)));
 }
@@ -311,24 +326,33 @@ void ControlTcp::take_messages(Link& link, News& news) {
   }
 }
 
-void ControlTcp::step(Link& link, News& news) {
+// Does what can be done for a link that is not open.
+void ControlTcp::establish(Link& link) {
   if (link.state == State::broken && monotonic_ns() >= link.not_before_ns && !dial_again(link)) {
     link.try_again();
   }
   if (link.state == State::asking) {  // its end means that it must be asked again
     char byte;
     const ssize_t got = ::recv(link.fd.get(), &byte, 1, 0);
-    if (got >= 0 || !would_block(errno)) link.try_again();
+    if (got > 0) return link.end(in_order);  // a farewell, see ended()
+    if (got == 0 || !would_block(errno)) link.try_again();
   }
   if (link.state == State::connecting || link.state == State::shaking) shake(link);
-  if (link.state != State::open) {
-    if (link.ended.empty() && monotonic_ns() > link.deadline_ns) link.end("does not answer");
-  } else if (link.rank >= 0) {
-    read(link, news);
+}
+
+void ControlTcp::step(Link& link, News& news) {
+  establish(link);
+  if (link.state == State::open && link.rank >= 0) {
+    if (link.ended.empty()) read(link, news);
     if (link.ended.empty()) link.write();
+    // At once after a break: where nobody listens any more, that is a death.
+    if (link.ended.empty()) establish(link);
   }
   if (!link.ended.empty()) return;
-  if (link.leaving && link.out.empty()) return link.end(in_order);
+  if (link.has_left()) return link.end(in_order);
+  if (link.state != State::open && monotonic_ns() > link.deadline_ns) {
+    return link.end("does not answer");
+  }
   watch(link, false);
 }
 
@@ -355,6 +379,26 @@ void ControlTcp::look_at_links() {
     if (anew) link.silence = TcpSilence();
     const std::uint64_t silent_ns = link.silence.look(answers_of(link.fd.get()), now_ns);
     if (silent_ns >= heartbeat_ns) link.end(no_answer);
+    if (!link.resumption) continue;
+    link.resumption->rest([&] { return unacknowledged_bytes(link.fd.get()); });
+  }
+}
+
+void ControlTcp::step_all(News& news) {
+  accept_connections();
+  for (auto caller = unauthenticated_.begin(); caller != unauthenticated_.end();) {
+    const auto next = std::next(caller);
+    step(*caller, news);
+    if (!caller->ended.empty()) {
+      unauthenticated_.erase(caller);
+    } else if (caller->state == State::open) {
+      adopt(caller, news);
+    }
+    caller = next;
+  }
+  listen_while_room();
+  for (Link& link : links_) {
+    if (link.ended.empty()) step(link, news);
   }
 }
 
@@ -363,19 +407,7 @@ void ControlTcp::progress(ControlHandler& handler) {
   {
     const std::lock_guard lock(mutex_);
     news.swap(late_);
-    accept_connections();
-    for (auto caller = unauthenticated_.begin(); caller != unauthenticated_.end();) {
-      const auto next = std::next(caller);
-      step(*caller, news);
-      if (!caller->ended.empty()) {
-        unauthenticated_.erase(caller);
-      } else if (caller->state == State::open) {
-        adopt(caller, news);
-      }
-      caller = next;
-    }
-    listen_while_room();
-    for (Link& link : links_) step(link, news);
+    step_all(news);
     look_at_links();
     for (const Link& link : links_) tell_end(link, news);
     links_.remove_if([](const Link& link) { return !link.ended.empty(); });
@@ -395,13 +427,19 @@ void ControlTcp::progress(ControlHandler& handler) {
 
 void ControlTcp::close(std::uint64_t deadline_ns) {
   const std::lock_guard lock(mutex_);
+  links_.remove_if([](const Link& link) { return link.state != State::open && !link.suspended(); });
   for (Link& link : links_) {
-    append_goodbye(link.out);
-    while (link.state == State::open && link.write() && !link.out.empty()) {
-      // After a break the peer's greeting comes first.
-      const short events = link.wants_to_write() ? POLLOUT : POLLIN;
-      if (!wait_for(link.fd.get(), events, deadline_ns)) break;
-    }
+    if (!std::exchange(link.leaving, true)) append_goodbye(link.out);
+  }
+  const auto remains = [](const Link& link) { return link.leaving && link.ended.empty(); };
+  News untold;
+  while (std::ranges::any_of(links_, remains)) {
+    step_all(untold);
+    if (monotonic_ns() >= deadline_ns) break;
+    if (std::ranges::none_of(links_, remains)) break;
+    wait_for(events_.get(), POLLIN, std::min(deadline_ns, monotonic_ns() + close_turn_ns));
+  }
+  for (const Link& link : links_) {
     // Closing a socket with unread data makes the kernel drop what is still to be sent.
     char unread[4096];
     while (::recv(link.fd.get(), unread, sizeof unread, MSG_DONTWAIT) > 0) {

@@ -72,14 +72,14 @@ class ControlTcp final : public ControlWire {
 
   void dial(int rank, std::string first);
   bool dial_again(Link& link);
-  bool outlives(int rank) const;
-  std::uint64_t heartbeat_from_now() const;
   void tell_end(const Link& link, News& news);
   void look_at_links();
   bool has_room();
   void listen_while_room();
   void accept_connections();
+  void establish(Link& link);
   void step(Link& link, News& news);
+  void step_all(News& news);
   Link* connect_to(int rank, std::list<Link>& links);
   bool connected(Link& link);
   void shake(Link& link);
@@ -100,6 +100,7 @@ class ControlTcp final : public ControlWire {
   std::list<Link> probes_;           // connect only, to see whether a rank is reachable
   Observers observers_;
   News late_;            // events noted outside of progress()
+  int next_number_ = 0;  // of the links that this rank begins
   bool listens_ = true;  // whether the listener is watched
   std::uint64_t accepts_again_ns_ = 0;
   std::uint64_t next_look_ns_ = 0;
