@@ -18,7 +18,7 @@ namespace pith {
 
 namespace {
 
-constexpr std::size_t wire_chunk = std::size_t{512} << 10;
+constexpr std::size_t wire_chunk = std::size_t{256} << 10;
 
 }  // namespace
 
@@ -44,10 +44,9 @@ Error Model::force(const std::string& text) {
   return {};
 }
 
-// In shared memory a chunk should stay in the cache until the peer reads it. On sockets the streams
-// of a pair share a chunk: 512 KiB are as fast as 1 MiB between 2 and 4 ranks of a host (within a
-// noise of 10 %), and a third faster than 256 KiB for 4 MiB; scratch of 3 ranks is 7 MiB each, not
-// 19.
+// In shared memory a chunk should stay in the cache until the peer reads it; on sockets all that
+// are on the way should (loopback, 2 ranks, Zen 3: 256 KiB and 512 KiB equal within the noise, 128
+// KiB 1.1 to 1.8 times their time).
 void Model::set_views(bool views) {
   constexpr std::size_t view_chunk = std::size_t{64} << 10;
   constexpr std::size_t pinned_chunk = std::size_t{256} << 10;

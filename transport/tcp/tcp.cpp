@@ -24,8 +24,10 @@ constexpr std::size_t few_peers = 4;
 // Of few peers, those without a waiting receive are read every 8th turn, unless none has one.
 constexpr unsigned others_mask = 7;
 constexpr unsigned mesh_mask = 255;
-// Per stream and turn, so that reading, writing and peers alternate.
-constexpr std::size_t turn_bytes = std::size_t{256} << 10;
+// In a turn, so that reading, writing and peers alternate: to a peer, and from a stream. What has
+// come is taken before more is written, while it is in the cache.
+constexpr std::size_t write_bytes = std::size_t{256} << 10;
+constexpr std::size_t read_bytes = std::size_t{1} << 20;
 
 bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
@@ -120,7 +122,9 @@ bool TcpTransport::take_links() {
   for (TcpMesh::Opened& opened : news.opened) {
     Peer& peer = *find(opened.peer);
     if (!peer.live) continue;
-    if (Error error = peer.adopt(std::move(opened), epoll_.get())) lose(peer, error);
+    const int rails = static_cast<int>(1 + options_.rails.size());
+    Error error = peer.adopt(std::move(opened), epoll_.get(), rank_ > peer.rank, rails);
+    if (error) lose(peer, error);
   }
   for (TcpMesh::Reopened& reopened : news.reopened) {
     Peer& peer = *find(reopened.peer);
@@ -211,18 +215,23 @@ bool TcpTransport::start_at_once(Peer& peer, Send& send) {
 }
 
 bool TcpTransport::write(Peer& peer) {
+  const std::size_t streams = peer.streams.size();
+  const std::size_t start = peer.turn++;
+  std::size_t left = write_bytes;
   bool moved = false;
   bool catching_up = false;
-  for (auto& stream : peer.streams) {
-    if (!peer.live || !stream->socket) continue;
-    moved |= write_stream(peer, *stream);
-    catching_up |= stream->is_behind();
+  for (std::size_t s = 0; s < streams; ++s) {
+    Stream& stream = *peer.streams[(start + s) % streams];
+    if (!peer.live || !stream.socket) continue;
+    moved |= write_stream(peer, stream, left);
+    catching_up |= stream.is_behind();
   }
   peer.catching_up = catching_up;
   return moved;
 }
 
-bool TcpTransport::write_stream(Peer& peer, Stream& stream) {
+// At most one frame beyond `left`, which counts down.
+bool TcpTransport::write_stream(Peer& peer, Stream& stream, std::size_t& left) {
   const std::uint64_t before = stream.caught_up();
   const bool is_ready = stream.catch_up();
   const bool moved = stream.caught_up() != before;
@@ -230,8 +239,8 @@ bool TcpTransport::write_stream(Peer& peer, Stream& stream) {
     if (!would_block(errno)) write_failed(stream, errno);
     return moved;
   }
-  std::size_t gone = 0;
-  while (gone < turn_bytes) {
+  const std::size_t most = left;
+  while (left != 0) {
     const std::span<const iovec> parts = peer.outbox.next(stream.number);
     if (parts.empty()) break;
     const std::size_t wanted = bytes_of(parts);
@@ -241,7 +250,7 @@ bool TcpTransport::write_stream(Peer& peer, Stream& stream) {
       break;
     }
     const auto bytes = static_cast<std::size_t>(written);
-    gone += bytes;
+    left -= std::min(left, bytes);
     if (Send* ended = peer.outbox.wrote(stream.number, bytes)) {
       if (ended == starting_) {
         starting_ = nullptr;
@@ -251,7 +260,7 @@ bool TcpTransport::write_stream(Peer& peer, Stream& stream) {
     }
     if (bytes < wanted) break;
   }
-  return moved || gone != 0;
+  return moved || left != most;
 }
 
 bool TcpTransport::read(Peer& peer) {
@@ -275,7 +284,7 @@ bool TcpTransport::read(Peer& peer) {
 
 bool TcpTransport::read_stream(Peer& peer, Stream& stream) {
   std::size_t taken = 0;
-  while (taken < turn_bytes) {
+  while (taken < read_bytes) {
     std::span<const iovec> parts = stream.reader.targets();
     std::byte beyond;
     const iovec end_probe{&beyond, 1};

@@ -39,7 +39,8 @@ struct TcpOptions {
   std::string host = "127.0.0.1";  // reachable for peers, so not 0.0.0.0
   std::vector<std::string> rails;  // further addresses of this host, to which streams go in turn
   PairStreams streams{4, 4, false};
-  std::size_t cut_bytes = std::size_t{512} << 10;  // messages of this size go over all streams
+  // Messages of this size go over several streams, in pieces.
+  std::size_t cut_bytes = std::size_t{256} << 10;
   std::size_t piece_bytes = std::size_t{256} << 10;
   std::size_t read_bytes = std::size_t{64} << 10;
   double heartbeat_s = 10;
@@ -92,7 +93,7 @@ class TcpTransport final : public PeerTransport {
   void end_mesh();
   bool start_at_once(Peer& peer, Send& send);
   bool write(Peer& peer);
-  bool write_stream(Peer& peer, Stream& stream);
+  bool write_stream(Peer& peer, Stream& stream, std::size_t& left);
   bool read(Peer& peer);
   bool read_stream(Peer& peer, Stream& stream);
   bool read_few();

@@ -2,7 +2,8 @@
 //
 //   message  Frame Header payload   a whole message; stream 0 only
 //   large    Frame Header payload   announces a cut message and carries its first piece; stream 0
-//   piece    Frame payload          a further piece of an announced message; any stream
+//   piece    Frame payload          a further piece of an announced message; any stream (a sender
+//                                   prefers some: streams_of_end)
 //   goodbye  Frame                  the sender leaves in order; nothing follows on this stream
 //
 // All announcements go over stream 0 in the order of sending, so equal tags keep their order even

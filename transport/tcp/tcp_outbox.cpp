@@ -7,6 +7,9 @@
 namespace pith {
 namespace {
 
+// What an announcement carries where stream 0 is the other end's.
+constexpr std::size_t announced_bytes = 4096;
+
 // iovec has no const, as it serves reading too.
 void* writable(const void* data) { return const_cast<void*>(data); }
 
@@ -24,6 +27,17 @@ std::span<const iovec> frame_rest(std::array<iovec, 2>& out, const MessageOpenin
 }
 
 }  // namespace
+
+StreamSet streams_of_end(int streams, int rails, bool higher, double round_trip_s) {
+  constexpr double far_s = 1e-3;
+  if (streams < 2 * rails || round_trip_s > far_s) return all_streams;
+  StreamSet set = 0;
+  for (int s = 0; s < streams; ++s) {
+    const bool is_higher = (s / rails) % 2 == 0;
+    if (is_higher == higher) set |= StreamSet{1} << s;
+  }
+  return set;
+}
 
 MessageOpening whole_opening(const Header& header) {
   MessageOpening opening;
@@ -112,7 +126,7 @@ bool TcpOutbox::load(int stream) {
                                    shared_.size() < static_cast<std::size_t>(sharing_max));
   if (stream == 0 && may_open) {
     load_message(writer);
-  } else if (!shared_.empty()) {
+  } else if (!shared_.empty() && owns(stream)) {
     load_piece(writer);
   } else {
     return false;
@@ -130,8 +144,9 @@ void TcpOutbox::load_message(TcpWriter& writer) {
     outgoing.message = messages_++;
     opening.frame.type = FrameType::large;
     opening.frame.message = outgoing.message;
-    opening.frame.bytes = static_cast<std::uint32_t>(
-        std::min<std::size_t>(cutting_.piece_bytes, outgoing.header.length));
+    const std::size_t first = owns(0) ? cutting_.piece_bytes : announced_bytes;
+    opening.frame.bytes =
+        static_cast<std::uint32_t>(std::min<std::size_t>(first, outgoing.header.length));
     if (opening.frame.bytes < outgoing.header.length) shared_.push_back(&outgoing);
   }
   outgoing.cut = opening.frame.bytes;

@@ -103,15 +103,19 @@ struct TcpTransport::Peer {
     }
   }
 
-  Error adopt(TcpMesh::Opened opened, int epoll) {
+  // `higher`: this rank's number is. `rails`: interfaces that the streams go over.
+  Error adopt(TcpMesh::Opened opened, int epoll, bool higher, int rails) {
     open = true;
     for (std::size_t s = 0; s < opened.streams.size(); ++s) {
       streams[s]->socket = std::move(opened.streams[s]);
       const ConnectionKeys* const keys = opened.keys.empty() ? nullptr : &opened.keys[s];
       if (Error failed = streams[s]->begin(keys, epoll)) return failed;
     }
+    outbox.use(streams_of_end(static_cast<int>(streams.size()), rails, higher, round_trip_s()));
     return {};
   }
+  // The least of its streams; 0: unknown.
+  double round_trip_s() const;
   // No connection is left, and none is hoped for.
   bool all_ended() const {
     return std::ranges::none_of(streams,
@@ -160,6 +164,7 @@ struct TcpTransport::Peer {
   bool cut_short = false;         // a connection has ended without a goodbye, for good
   bool catching_up = false;       // of a stream, nothing new may be written yet
   int cause = end_of_stream;      // of the first such end
+  std::size_t turn = 0;           // the stream that is written to first
   std::uint64_t ending_ns = 0;    // since that end, or since other streams brought something
   std::uint64_t heard_bytes = 0;  // received from it
   TcpSilence silence;
