@@ -426,5 +426,6 @@ TEST_CASE("who waits for a handshake's answer sleeps, whatever is queued", "[con
   job.one.wire.send(0, "queued");
   for (int turn = 0; turn < 2; ++turn) job.one.wire.progress(job.one);
   CHECK_FALSE(wait_for(job.one.wire.descriptor(), POLLIN, monotonic_ns() + second / 20));
-  CHECK(job.drive_until([&] { return job.zero.messages[1].size() == 1; }));
+  job.one.wire.send(0, "after it");
+  CHECK(job.drive_until([&] { return job.zero.messages[1].size() == 2; }));
 }

@@ -39,6 +39,8 @@ struct TcpTransport::Stream {
   // The connection has failed with this errno, or has ended (0). True: that is not the end, as the
   // stream may go on over another one, or read() has something left.
   bool suspend(TcpMesh* mesh, int cause);
+  // There will be no other connection.
+  void give_up();
   // Goes on there; also where the peer alone knows that the connection has broken.
   Error resume(Descriptor connection, const ConnectionKeys* keys, int epoll);
   // Whether read() returns something without the socket becoming readable.
@@ -130,9 +132,7 @@ struct TcpTransport::Peer {
   // Nobody listens there any more. What has come early is still read, and then the end.
   void stop_resuming() {
     for (auto& stream : streams) {
-      if (!stream->suspended()) continue;
-      stream->resumption->give_up();
-      broken = true;
+      if (stream->suspended()) stream->give_up();
     }
   }
   bool any_suspended() const {

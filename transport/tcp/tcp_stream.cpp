@@ -90,8 +90,14 @@ bool TcpTransport::Stream::suspend(TcpMesh* mesh, int cause) {
   if (!resumption || !socket || !mesh || reader.said_goodbye() || is_silence(cause)) return false;
   if (!leave_connection()) return false;
   resumption->suspend(cause);
-  if (!mesh->reopen(peer.rank, number)) resumption->give_up();
+  if (!mesh->reopen(peer.rank, number)) give_up();
   return suspended() || resumption->holds();
+}
+
+// What is left is read even if no message is wanted.
+void TcpTransport::Stream::give_up() {
+  resumption->give_up();
+  peer.broken = true;
 }
 
 Error TcpTransport::Stream::resume(Descriptor connection, const ConnectionKeys* keys, int epoll) {
