@@ -129,7 +129,9 @@ Task<Error> recv_all(TcpRank& me, int from, Load load) {
 // Breaks a random connection now and then, at either end, until it is told to end.
 class Breaker {
  public:
-  explicit Breaker(int port) : port_(port), thread_([this] { run(); }) {}
+  // Pauses between breaks: from `least_us` on, nine times as long at most.
+  explicit Breaker(int port, int least_us = 5000)
+      : port_(port), least_us_(least_us), thread_([this] { run(); }) {}
   ~Breaker() {
     ends_ = true;
     thread_.join();
@@ -143,7 +145,8 @@ class Breaker {
         60;  // so that there is an end where each break costs more than comes between
     std::mt19937 random(3);
     while (!ends_ && broken_ < most) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(5 + random() % 40));
+      const auto more_us = static_cast<int>(random() % static_cast<unsigned>(8 * least_us_));
+      std::this_thread::sleep_for(std::chrono::microseconds(least_us_ + more_us));
       const std::vector<int> sockets = sockets_at(port_);
       if (sockets.empty()) continue;
       const int how = random() % 2 == 0 ? SHUT_RDWR : SHUT_WR;
@@ -152,6 +155,7 @@ class Breaker {
   }
 
   int port_;
+  int least_us_;
   std::atomic<bool> ends_{false};
   std::atomic<int> broken_{0};
   std::thread thread_;
@@ -199,6 +203,52 @@ TEST_CASE("tcp: connections that break while both ranks live go on, and nothing 
       options);
   CHECK(complaint == "");
   CHECK(broken > (sanitized ? 0 : 3));
+}
+
+// What one of two ranks does whose connections break from the first on.
+std::string open_and_talk(TcpRank& me, const std::vector<std::string>& addresses,
+                          std::atomic<int>& done) {
+  const std::vector<std::uint8_t> use(2, 1);
+  if (Error error = me.transport->connect(addresses, use, monotonic_ns() + 20 * second)) {
+    done = 2;  // the other one will not end
+    return error.message();
+  }
+  const Load load{4, 200'000};
+  std::vector<Task<Error>> tasks;
+  tasks.push_back(send_all(me, 1 - me.rank, load));
+  tasks.push_back(recv_all(me, 1 - me.rank, load));
+  const bool ended = me.drive(tasks, 20 * second);
+  ++done;
+  while (ended && done < 2) me.turn();  // the other one may lack something
+  if (!ended) return "not in time";
+  for (Task<Error>& task : tasks) {
+    if (task.result()) return task.result().message();
+  }
+  return "";
+}
+
+TEST_CASE("tcp: connections that break while a pair is opened", "[reconnect]") {
+  TcpOptions options;
+  options.reconnect = Reconnect::always;
+  options.streams.at_start = 3;
+  options.cut_bytes = 50'000;
+  options.piece_bytes = 20'000;
+  int broken = 0;
+  for (int round = 0; round < (sanitized ? 5 : 20); ++round) {
+    options.encrypt = round % 2 == 1;
+    TcpRank zero(0, 2, secret_of_tcp_ranks(), options);
+    TcpRank one(1, 2, secret_of_tcp_ranks(), options);
+    const std::vector<std::string> addresses{*zero.transport->listen(), *one.transport->listen()};
+    const Breaker breaker(port_of(addresses[0]), 200);
+    std::atomic<int> done{0};
+    std::string complaint;
+    std::thread other([&] { complaint = open_and_talk(one, addresses, done); });
+    CHECK(open_and_talk(zero, addresses, done) == "");
+    other.join();
+    CHECK(complaint == "");
+    broken += breaker.broken();
+  }
+  CHECK(broken > 5);
 }
 
 Task<Error> recv_one(TcpRank& me, std::span<std::byte> into) {
