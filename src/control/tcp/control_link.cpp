@@ -82,7 +82,6 @@ bool ControlLink::suspend(int cause, std::uint64_t deadline) {
   if (!resumption || state != State::open) return false;
   resumption->suspend(cause);
   deadline_ns = deadline;
-  not_before_ns = 0;
   state = State::broken;
   fd.reset();
   return true;
@@ -98,6 +97,8 @@ void ControlLink::resume(Descriptor connection) {
   fd = std::move(connection);
   silence = TcpSilence();
   state = State::open;
+  // Of what breaks at once there is no end, so not one attempt after the other.
+  not_before_ns = monotonic_ns() + retry_ns;
   resumption->begin_connection();
 }
 
