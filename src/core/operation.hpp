@@ -23,7 +23,7 @@ struct Tag {
   friend bool operator==(const Tag&, const Tag&) = default;
 };
 
-inline constexpr std::uint8_t wire_version = 2;
+inline constexpr std::uint8_t wire_version = 3;
 // The longest message on any transport.
 inline constexpr std::uint32_t message_bytes_max = std::uint32_t{1} << 31;
 

@@ -18,7 +18,26 @@ namespace pith {
 
 namespace {
 
-constexpr std::size_t wire_chunk = std::size_t{256} << 10;
+bool has_near_sockets(const Shape& shape) {
+  return !shape.views && !shape.multi_host() && shape.ranks_a_host > 1;
+}
+
+// In shared memory a chunk should stay in the cache until the peer reads it. Between hosts the
+// streams of a pair share a chunk. On sockets of one host all that is on the way should stay in the
+// cache (loopback, 2 ranks, Zen 3: chunks of 256 KiB and 512 KiB equal within the noise, 128
+// KiB 1.1 to 1.8 times their time; two lanes 0.64 to 0.99 of the time of four from 1 to 16 MiB).
+std::size_t chunk_on(const Shape& shape) {
+  if (shape.views) return std::size_t{64} << 10;
+  return std::size_t{has_near_sockets(shape) ? 256u : 512u} << 10;
+}
+
+// `chunk` and `lanes` are as set, 0 if not. Nothing about links goes into what is `pinned`.
+void choose_pieces(Tuning& tuning, const Shape& shape, bool pinned, std::size_t chunk, int lanes) {
+  constexpr std::size_t pinned_chunk = std::size_t{256} << 10;
+  const std::size_t best = pinned ? pinned_chunk : chunk_on(shape);
+  tuning.chunk_bytes = chunk != 0 ? chunk : best;
+  tuning.lanes = lanes != 0 ? lanes : has_near_sockets(shape) ? 2 : Tuning().lanes;
+}
 
 }  // namespace
 
@@ -32,8 +51,9 @@ Model::Model(const Settings& settings, int ranks)
       learns_(settings.learn && !pinned_ && ranks > 1),
       explains_(settings.explain.changes),
       chunk_(settings.chunk),
+      lanes_(settings.lanes),
       link_(nominal::wire) {
-  tuning_.lanes = settings.lanes;
+  if (lanes_ != 0) tuning_.lanes = lanes_;
   tuning_.start_bytes = link_.alpha / link_.beta;
 }
 
@@ -44,25 +64,22 @@ Error Model::force(const std::string& text) {
   return {};
 }
 
-// In shared memory a chunk should stay in the cache until the peer reads it; on sockets all that
-// are on the way should (loopback, 2 ranks, Zen 3: 256 KiB and 512 KiB equal within the noise, 128
-// KiB 1.1 to 1.8 times their time).
 void Model::set_views(bool views) {
-  constexpr std::size_t view_chunk = std::size_t{64} << 10;
-  constexpr std::size_t pinned_chunk = std::size_t{256} << 10;
   views_ = views && !pinned_;
   link_ = views_ ? nominal::memory : nominal::wire;
   tuning_.start_bytes = nominal::wire.alpha / nominal::wire.beta;
-  const std::size_t best = views ? view_chunk : wire_chunk;
-  const std::size_t chunk = pinned_ ? pinned_chunk : best;
-  tuning_.chunk_bytes = chunk_ != 0 ? chunk_ : chunk;
+  choose_pieces(tuning_, shape(0), pinned_, chunk_, lanes_);
   cheapest_.forget();
 }
 
 void Model::set_hosts(int hosts, int ranks_a_host, bool share) {
+  const bool had_near_sockets = has_near_sockets(shape(0));
   hosts_ = pinned_ ? 1 : hosts;
   ranks_a_host_ = pinned_ ? 1 : ranks_a_host;
   hosts_share_ = share;
+  if (has_near_sockets(shape(0)) != had_near_sockets) {
+    choose_pieces(tuning_, shape(0), pinned_, chunk_, lanes_);
+  }
   cheapest_.forget();
 }
 
@@ -82,7 +99,8 @@ void Model::set_link(double alpha, double beta) {
   if (pinned_ || views_) return;
   link_ = link_with(alpha, beta, link_.gamma, near_);
   tuning_.start_bytes = alpha / beta;
-  const double filling = std::clamp<double>(tuning_.start_bytes / tuning_.lanes, wire_chunk, most);
+  const double least = static_cast<double>(chunk_on(shape(0)));
+  const double filling = std::clamp<double>(tuning_.start_bytes / tuning_.lanes, least, most);
   if (chunk_ == 0) tuning_.chunk_bytes = std::bit_ceil(static_cast<std::size_t>(filling));
   cheapest_.forget();
 }

@@ -95,6 +95,7 @@ class Model final : public Chooser {
   const bool learns_;
   const bool explains_;
   const std::size_t chunk_;  // as set; 0: depends on the transport
+  const int lanes_;          // the same
   Tuning tuning_;
   ForcedAlgorithms forced_{};
   bool views_ = false;

@@ -52,7 +52,7 @@ const Algorithm& default_allreduce(const Shape& shape) {
   if (pair_over_views && shape.bytes <= 32 * kib) return entry(Collective::allreduce, "one_shot");
   const bool meets_at_ports = shape.multi_host() && shape.ranks > 2;
   const std::size_t long_bytes_a_rank = (meets_at_ports ? 64 : 8192) * kib;
-  const bool pair_by_messages = !shape.views && shape.ranks == 2;
+  const bool pair_by_messages = !shape.views && shape.ranks == 2 && !shape.multi_host();
   const bool runs_long = pair_by_messages || (!shape.views && bytes_a_rank >= long_bytes_a_rank);
   if (shape.ranks <= few_ranks && !runs_long) return entry(Collective::allreduce, "two_shot");
   if (bytes_a_rank >= 16 * kib) return entry(Collective::allreduce, "ring");
@@ -125,13 +125,12 @@ const Algorithm& default_scan(const Shape& shape, const Algorithm& doubling,
 //   two-shot   up to 8 ranks (in place over views)
 // allreduce, other links:
 //   recursive doubling  up to 32 KiB (a message of a socket costs as much as 30 KiB on it)
-//   two-shot   3 and 4 ranks, below 8 MiB a rank (above, its inputs run so far ahead of its results
-//              that they leave the caches). On several hosts only below 64 KiB a rank: its senders
-//              converge on every port, whose queue overflows (4 hosts, 1 to 16 MiB, links of 0.1
-//              and 1 Gbit/s: 1.06 to 1.44 times the ring's time)
-//   ring       2 ranks: the messages of two-shot, but no more of them on the way than lanes
-//   (loopback,
-//              64 KiB to 16 MiB: 0.88 to 0.97 of its time)
+//   ring       2 ranks of one host: the messages of two-shot, but no more of them on the way than
+//              lanes (loopback, 64 KiB to 16 MiB: 0.88 to 0.97 of its time)
+//   two-shot   up to 4 ranks, below 8 MiB a rank (above, its inputs run so far ahead of its results
+//              that they leave the caches). With more than 2 ranks on several hosts only below 64
+//              KiB a rank: its senders converge on every port, whose queue overflows (4 hosts, 1 to
+//              16 MiB, links of 0.1 and 1 Gbit/s: 1.06 to 1.44 times the ring's time)
 // allreduce, what remains of the last two:
 //   ring       from 16 KiB a rank on; below, its 2(P-1) messages cost more than its bytes save
 //   Rabenseifner  for P a power of two: 2 log P messages carry as few bytes

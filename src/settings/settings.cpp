@@ -45,10 +45,10 @@ constexpr std::array table{
                 [](Settings& s, const std::string& text) {
                   return set_integer<std::size_t>("CHUNK", text, 0, std::size_t{1} << 30, s.chunk);
                 }},
-    SettingInfo{"LANES", Scope::agreed, "chunks of one sequence in flight",
+    SettingInfo{"LANES", Scope::agreed, "chunks of one sequence in flight; 0: by transport",
                 [](const Settings& s) { return std::to_string(s.lanes); },
                 [](Settings& s, const std::string& text) {
-                  return set_integer("LANES", text, 1, 8, s.lanes);
+                  return set_integer("LANES", text, 0, 8, s.lanes);
                 }},
     SettingInfo{"STREAMS", Scope::agreed,
                 "TCP connections between two ranks; fewer where the hard limit of descriptors is "

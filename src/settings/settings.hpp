@@ -20,7 +20,7 @@ struct Settings {
   std::string algo;       // "allreduce:ring,broadcast:chain", "ring"; empty: the library chooses
   std::string transport;  // see settings/transport_rule.hpp; empty: the best that works
   std::size_t chunk = 0;  // 0: by transport
-  int lanes = 4;
+  int lanes = 0;          // 0: by transport
   struct Tcp {
     int streams = 4;
     int connect_ranks = 0;

@@ -292,7 +292,7 @@ constexpr Rule rules[] = {
     {sum, 16, 16 * 16 * kib - 16, true, false, "rabenseifner"},
     {sum, 16, 2 * kib, true, false, "recursive_doubling"},
     {sum, 2, 32 * kib, false, false, "recursive_doubling"},
-    {sum, 2, 32 * kib + 1, false, false, "two_shot"},
+    {sum, 2, 32 * kib + 1, false, false, "ring"},
     {sum, 4, 4 * 8192 * kib - 4, false, false, "two_shot"},
     {sum, 4, 4 * 8192 * kib, false, false, "ring"},
     {sum, 4, 4 * 64 * kib - 4, false, false, "two_shot", true},

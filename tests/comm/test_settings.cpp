@@ -12,7 +12,7 @@ using pith::test::Variable;
 TEST_CASE("settings: defaults and values", "[settings]") {
   const Expected<Settings> plain = settings_from_environment();
   REQUIRE(plain);
-  CHECK(plain->lanes == 4);
+  CHECK(plain->lanes == 0);
   CHECK(plain->heartbeat == 10);
   CHECK(plain->timeout == 300);
   CHECK(plain->init_timeout == 120);
@@ -34,7 +34,7 @@ TEST_CASE("settings: what is refused", "[settings]") {
                                                      {"CHUNK", "4096x"},
                                                      {"CHUNK", "-4096"},
                                                      {"CHUNK", " 4096"},
-                                                     {"LANES", "0"},
+                                                     {"LANES", "-1"},
                                                      {"LANES", "9"},
                                                      {"STREAMS", "17"},
                                                      {"STREAMS", "1.5"},

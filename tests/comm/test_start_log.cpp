@@ -187,7 +187,7 @@ TEST_CASE("algorithms walk the ranks package by package", "[start-log][order]") 
 }
 
 TEST_CASE("settings: where they come from", "[settings]") {
-  setenv("PITH_LANES", "4", 1);  // as by default, and yet from there
+  setenv("PITH_LANES", "0", 1);  // as by default, and yet from there
   set_defaults({{"TIMEOUT", "0"}});
   CHECK(origin_of("LANES") == "environment");
   CHECK(origin_of("TIMEOUT") == "library");
@@ -195,7 +195,7 @@ TEST_CASE("settings: where they come from", "[settings]") {
   const Expected<Settings> settings = settings_from_environment();
   REQUIRE(settings);
   const std::vector<std::string> changed = changed_settings(*settings);
-  CHECK(std::find(changed.begin(), changed.end(), "PITH_LANES=4 (environment)") != changed.end());
+  CHECK(std::find(changed.begin(), changed.end(), "PITH_LANES=0 (environment)") != changed.end());
   CHECK(std::find(changed.begin(), changed.end(), "PITH_TIMEOUT=0 (library)") != changed.end());
   set_defaults({});
   unsetenv("PITH_LANES");

@@ -211,9 +211,33 @@ TEST_CASE("a model takes the round trip for what a message costs, where that is 
   CHECK(near.link().message == Approx(200e-6));
 
   model.set_link(4e-6, 1e-9);
-  CHECK(model.tuning().chunk_bytes == 256 * kib);
+  CHECK(model.tuning().chunk_bytes == 512 * kib);
   CHECK(model.link().message == Approx(2e-6));
   CHECK(taken(model, Collective::allreduce, kib) == "recursive_doubling");
+}
+
+TEST_CASE("sockets of one host carry few chunks at once", "[cheapest]") {
+  const auto tuning = [](const Settings& settings, bool views, int hosts) {
+    Model model(settings, 4);
+    model.set_views(views);
+    model.set_hosts(hosts, 4 / hosts);
+    return model.tuning();
+  };
+  Settings settings;
+  const Tuning near = tuning(settings, false, 1);
+  const Tuning apart = tuning(settings, false, 2);
+  CHECK(near.lanes < apart.lanes);
+  CHECK(near.chunk_bytes < apart.chunk_bytes);
+  CHECK(tuning(settings, true, 1).lanes == apart.lanes);
+  settings.deterministic = true;
+  CHECK(tuning(settings, false, 1).lanes == tuning(settings, false, 2).lanes);
+  settings.deterministic = false;
+  settings.lanes = 3;
+  settings.chunk = 1000;
+  for (const bool views : {true, false}) {
+    CHECK(tuning(settings, views, 1).lanes == 3);
+    CHECK(tuning(settings, views, 1).chunk_bytes == 1000);
+  }
 }
 
 TEST_CASE("a model that is pinned or has views asks no link", "[cheapest]") {

@@ -16,7 +16,7 @@ namespace pith::test {
 inline const char* feed_tcp_reader(std::span<const std::uint8_t> input) {
   Scheduler scheduler;
   Mailbox mailbox(scheduler, 1);
-  TcpInbox inbox(mailbox, 0);
+  TcpInbox inbox(mailbox, 0, input.size() % 2 == 0 ? 2 : 1);
   TcpReader readers[2] = {TcpReader(inbox, 0, 0), TcpReader(inbox, 1, 0)};
   const char* fault = nullptr;
   while (input.size() > 1 && !fault) {

@@ -134,7 +134,9 @@ inline Secret secret_of_tcp_ranks() {
 }
 
 // Runs the body on every rank after connecting them; returns the first complaint.
-inline std::string run_tcp_ranks(int count, const RankBody& body, const TcpOptions& options = {}) {
+// Ranks that are not `on_one_host` take each other for ranks of other hosts.
+inline std::string run_tcp_ranks(int count, const RankBody& body, const TcpOptions& given = {},
+                                 bool on_one_host = true) {
   const Secret secret = secret_of_tcp_ranks();
   std::vector<std::string> addresses(static_cast<std::size_t>(count));
   std::vector<std::string> complaints(static_cast<std::size_t>(count));
@@ -142,6 +144,8 @@ inline std::string run_tcp_ranks(int count, const RankBody& body, const TcpOptio
   std::barrier barrier(count);
   auto run = [&](int rank) {
     auto& complaint = complaints[static_cast<std::size_t>(rank)];
+    TcpOptions options = given;
+    if (!on_one_host) options.host = "127.0.0." + std::to_string(1 + rank);
     TcpRank me(rank, count, secret, options);
     Expected<std::string> address = me.transport->listen();
     if (!address) complaint = address.error().message();

@@ -11,9 +11,6 @@
 #include <utility>
 
 #include "core/clock.hpp"
-#include "core/descriptor_limit.hpp"
-#include "core/log.hpp"
-#include "transport/tcp/tcp_address.hpp"
 #include "transport/tcp/tcp_peer.hpp"
 
 namespace pith {
@@ -24,10 +21,9 @@ constexpr std::size_t few_peers = 4;
 // Of few peers, those without a waiting receive are read every 8th turn, unless none has one.
 constexpr unsigned others_mask = 7;
 constexpr unsigned mesh_mask = 255;
-// In a turn, so that reading, writing and peers alternate: to a peer, and from a stream. What has
+// In a turn, to a peer and from a stream, so that reading, writing and peers alternate. What has
 // come is taken before more is written, while it is in the cache.
-constexpr std::size_t write_bytes = std::size_t{256} << 10;
-constexpr std::size_t read_bytes = std::size_t{1} << 20;
+constexpr std::size_t turn_bytes = std::size_t{256} << 10;
 
 bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
@@ -45,125 +41,6 @@ TcpTransport::TcpTransport(Scheduler& scheduler, Mailbox& mailbox, int rank, int
 
 TcpTransport::~TcpTransport() = default;
 
-Expected<std::string> TcpTransport::listen() {
-  const std::string_view host = listening_host(options_.host, options_.rails);
-  Expected<Descriptor> listener = listen_on(host, options_.ports);
-  if (!listener) return listener.error();
-  Expected<Address> address = local_address(listener->get());
-  if (!address) return address.error();
-  listener_ = std::move(*listener);
-  return address_with_rails(format_address(*address), options_.host, options_.rails);
-}
-
-void TcpTransport::use_streams(const PairStreams& streams) {
-  if (rank_ == 0 && streams.on_demand) {
-    log(LogLevel::info, "pairs of ranks that are no neighbours connect when a message wants it");
-  }
-  if (rank_ == 0 && streams.at_start < options_.streams.at_start) {
-    log(LogLevel::info,
-        fmt::format("{} TCP connections between two ranks in place of {} (PITH_STREAMS): for more "
-                    "there are not enough descriptors (ulimit -Hn)",
-                    streams.at_start, options_.streams.at_start));
-  }
-  options_.streams = streams;
-}
-
-Error TcpTransport::connect(std::span<const std::string> addresses,
-                            std::span<const std::uint8_t> use, const Patience& patience) {
-  TcpMeshPlan plan;
-  plan.secret = secret_;
-  plan.rank = rank_;
-  plan.ranks = ranks_;
-  plan.heartbeat_s = options_.heartbeat_s;
-  plan.addresses.assign(addresses.begin(), addresses.end());
-  plan.rails = 1 + options_.rails.size();
-  plan.encrypt = options_.encrypt;
-  plan.streams.resize(static_cast<std::size_t>(ranks_));
-  plan.resumes.resize(static_cast<std::size_t>(ranks_));
-  std::vector<std::uint8_t> now(static_cast<std::size_t>(ranks_));
-  std::size_t connections = 0;
-  const std::string& own = addresses[static_cast<std::size_t>(rank_)];
-  for (int peer = 0; peer < ranks_; ++peer) {
-    const auto p = static_cast<std::size_t>(peer);
-    if (peer == rank_ || use[p] == 0) continue;
-    now[p] = !options_.streams.on_demand || are_neighbours(rank_, peer, ranks_);
-    plan.streams[p] = now[p] != 0 ? options_.streams.at_start : options_.streams.later;
-    if (now[p] != 0) connections += static_cast<std::size_t>(plan.streams[p]);
-    const bool outlives = outlives_connections(options_.reconnect, own, addresses[p]);
-    plan.resumes[p] = outlives ? 1 : 0;
-    by_rank_[p] = std::make_unique<Peer>(peer, plan.streams[p], outlives, *this);
-    peers_.push_back(by_rank_[p].get());
-  }
-  make_descriptor_room(connections);
-  mesh_ = std::make_unique<TcpMesh>(std::move(plan), std::move(listener_));
-  if (Error error = mesh_->connect(now, patience)) return error;
-  return watch_mesh();
-}
-
-Error TcpTransport::watch_mesh() {
-  epoll_ = Descriptor(open_with_room([] { return ::epoll_create1(EPOLL_CLOEXEC); }));
-  if (!epoll_) return system_error("create an epoll descriptor", errno);
-  for (auto* list : {&departed_, &ready_, &unreported_}) list->reserve(peers_.size());
-  take_links();
-  // Of pairs that connect later, a failure counts once something is sent.
-  for (const Peer* peer : peers_) {
-    if (peer->open && peer->error) return peer->error;
-  }
-  if (!mesh_) return {};
-  epoll_event event{};
-  event.events = EPOLLIN;
-  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, mesh_->descriptor(), &event) == 0) return {};
-  return system_error("watch new connections", errno);
-}
-
-// What has been queued for a peer goes when its streams are open.
-bool TcpTransport::take_links() {
-  TcpMesh::News news = mesh_->take_news();
-  for (TcpMesh::Opened& opened : news.opened) {
-    Peer& peer = *find(opened.peer);
-    if (!peer.live) continue;
-    const int rails = static_cast<int>(1 + options_.rails.size());
-    Error error = peer.adopt(std::move(opened), epoll_.get(), rank_ > peer.rank, rails);
-    if (error) lose(peer, error);
-  }
-  for (TcpMesh::Reopened& reopened : news.reopened) {
-    Peer& peer = *find(reopened.peer);
-    const ConnectionKeys* const keys = options_.encrypt ? &reopened.keys : nullptr;
-    if (!peer.live) {
-      say_farewell(reopened.socket.get(), keys);
-      continue;
-    }
-    Stream& stream = *peer.streams[static_cast<std::size_t>(reopened.stream)];
-    if (Error error = stream.resume(std::move(reopened.socket), keys, epoll_.get())) {
-      lose(peer, error);
-    }
-  }
-  for (const TcpMesh::Failed& failed : news.failed) {
-    Peer& peer = *find(failed.peer);
-    switch (failed.how) {
-      case TcpMesh::Failed::How::gone:
-        peer.stop_resuming();
-        read(peer);
-        if (peer.live && (!peer.open || peer.all_ended())) depart(peer);
-        break;
-      case TcpMesh::Failed::How::unreachable:
-        lose(peer, ETIMEDOUT);
-        break;
-      case TcpMesh::Failed::How::refused:
-        lose(peer, failed.error);
-        break;
-    }
-  }
-  end_mesh();
-  return true;
-}
-
-// Where nothing is to be opened any more, or again.
-void TcpTransport::end_mesh() {
-  const auto resumes = [](const Peer* peer) { return peer->resumes; };
-  if (mesh_->all_open() && std::ranges::none_of(peers_, resumes)) mesh_.reset();
-}
-
 bool TcpTransport::start(Send& send) {
   Peer* peer = by_rank_[static_cast<std::size_t>(send.peer)].get();
   if (!peer) {
@@ -179,9 +56,10 @@ bool TcpTransport::start(Send& send) {
     return true;
   }
   if (!peer->open) mesh_->want(peer->rank);
-  const bool is_free = peer->open && first.takes_more() && peer->outbox.empty();
-  if (is_free && send.header.length < options_.cut_bytes) {
-    return start_at_once(*peer, send);
+  const int at_once = peer->open ? peer->outbox.stream_at_once(send.header) : -1;
+  if (at_once >= 0) {
+    Stream& stream = *peer->streams[static_cast<std::size_t>(at_once)];
+    if (stream.takes_more()) return start_at_once(stream, send);
   }
   peer->outbox.push(send);
   starting_ = &send;
@@ -191,15 +69,16 @@ bool TcpTransport::start(Send& send) {
 }
 
 // The usual case: nothing is queued, so the whole message goes in one call.
-bool TcpTransport::start_at_once(Peer& peer, Send& send) {
+bool TcpTransport::start_at_once(Stream& stream, Send& send) {
+  Peer& peer = stream.peer;
   const MessageOpening opening = whole_opening(send.header);
   const iovec parts[2] = {{const_cast<MessageOpening*>(&opening), sizeof opening},
                           {const_cast<std::byte*>(send.data), send.header.length}};
   const std::size_t bytes = sizeof opening + send.header.length;
-  const ssize_t written = peer.streams[0]->write(parts);
+  const ssize_t written = stream.write(parts);
   if (written >= 0 && static_cast<std::size_t>(written) == bytes) return true;
   const int cause = errno;
-  if (written < 0 && !would_block(cause) && !peer.streams[0]->suspend(mesh_.get(), cause)) {
+  if (written < 0 && !would_block(cause) && !stream.suspend(mesh_.get(), cause)) {
     lose(peer, cause);
     send.error = peer.error;
     return true;
@@ -216,31 +95,31 @@ bool TcpTransport::start_at_once(Peer& peer, Send& send) {
 
 bool TcpTransport::write(Peer& peer) {
   const std::size_t streams = peer.streams.size();
-  const std::size_t start = peer.turn++;
-  std::size_t left = write_bytes;
+  const std::size_t start = peer.turn;
+  std::size_t gone = 0;
   bool moved = false;
-  bool catching_up = false;
-  for (std::size_t s = 0; s < streams; ++s) {
-    Stream& stream = *peer.streams[(start + s) % streams];
-    if (!peer.live || !stream.socket) continue;
-    moved |= write_stream(peer, stream, left);
-    catching_up |= stream.is_behind();
+  for (int opening = -1; std::exchange(opening, peer.outbox.opening_stream()) != opening;) {
+    for (std::size_t s = 0; s < streams && peer.live && gone < turn_bytes; ++s) {
+      Stream& stream = *peer.streams[(start + s) % streams];
+      if (stream.socket) moved |= write_stream(peer, stream, turn_bytes / streams, gone);
+      if (gone >= turn_bytes) peer.turn = start + s + 1;  // the next turn is that of the others
+    }
   }
-  peer.catching_up = catching_up;
+  if (peer.catching_up) peer.catching_up = peer.any_behind();
   return moved;
 }
 
-// At most one frame beyond `left`, which counts down.
-bool TcpTransport::write_stream(Peer& peer, Stream& stream, std::size_t& left) {
-  const std::uint64_t before = stream.caught_up();
+// Writes `most` bytes, or up to the end of a frame that goes beyond. `gone` counts them.
+bool TcpTransport::write_stream(Peer& peer, Stream& stream, std::size_t most, std::size_t& gone) {
+  const std::uint64_t since = stream.caught_up();
   const bool is_ready = stream.catch_up();
-  const bool moved = stream.caught_up() != before;
+  const bool moved = stream.caught_up() != since;
   if (!is_ready) {
     if (!would_block(errno)) write_failed(stream, errno);
     return moved;
   }
-  const std::size_t most = left;
-  while (left != 0) {
+  const std::size_t before = gone;
+  while (gone - before < most) {
     const std::span<const iovec> parts = peer.outbox.next(stream.number);
     if (parts.empty()) break;
     const std::size_t wanted = bytes_of(parts);
@@ -250,7 +129,7 @@ bool TcpTransport::write_stream(Peer& peer, Stream& stream, std::size_t& left) {
       break;
     }
     const auto bytes = static_cast<std::size_t>(written);
-    left -= std::min(left, bytes);
+    gone += bytes;
     if (Send* ended = peer.outbox.wrote(stream.number, bytes)) {
       if (ended == starting_) {
         starting_ = nullptr;
@@ -260,38 +139,46 @@ bool TcpTransport::write_stream(Peer& peer, Stream& stream, std::size_t& left) {
     }
     if (bytes < wanted) break;
   }
-  return moved || left != most;
+  return moved || gone != before;
 }
 
 bool TcpTransport::read(Peer& peer) {
-  Stream& first = *peer.streams[0];
   if (!peer.live || (!mailbox_.accepts(peer.rank) && !peer.broken)) return false;
-  bool moved = first.brings() && read_stream(peer, first);
-  for (std::size_t s = 1; s < peer.streams.size() && peer.live; ++s) {
-    Stream& stream = *peer.streams[s];
-    if (stream.reader.stalled()) {
-      if (const char* fault = stream.reader.resume()) {
-        lose(peer, peer_lost(peer.rank, fault));
-        return true;
-      }
-    }
-    const bool matters = peer.inbox.expects_pieces() || first.reader.said_goodbye() ||
-                         peer.broken || stream.awaits_greeting();
-    if (matters && stream.brings()) moved |= read_stream(peer, stream);
+  bool moved = false;
+  Stream* opening = nullptr;
+  // A move is followed at once, but a peer that moves endlessly holds up nobody.
+  for (std::size_t s = 0; s <= peer.streams.size() && opening != &peer.opening(); ++s) {
+    if (!peer.live || (s != 0 && !mailbox_.accepts(peer.rank) && !peer.broken)) break;
+    opening = &peer.opening();
+    const bool has_some = opening->brings() || opening->reader.stalled();
+    moved |= has_some && read_stream(peer, *opening);
+  }
+  for (auto& stream : peer.streams) {
+    if (!peer.live || stream.get() == opening) continue;
+    const bool matters = peer.inbox.expects_pieces() || opening->reader.said_goodbye() ||
+                         peer.broken || stream->awaits_greeting();
+    if (matters && stream->brings()) moved |= read_stream(peer, *stream);
   }
   return moved;
 }
 
 bool TcpTransport::read_stream(Peer& peer, Stream& stream) {
+  const bool has_waited = stream.reader.stalled();
+  if (const char* fault = stream.reader.resume()) {
+    lose(peer, peer_lost(peer.rank, fmt::format("it sent {}", fault)));
+    return true;
+  }
+  const bool goes_on = has_waited && !stream.reader.stalled();
   std::size_t taken = 0;
-  while (taken < read_bytes) {
+  while (taken < turn_bytes) {
     std::span<const iovec> parts = stream.reader.targets();
     std::byte beyond;
     const iovec end_probe{&beyond, 1};
     if (parts.empty()) {
       if (stream.reader.stalled()) {
         // So that nobody waits for a connection which has nothing else to tell.
-        if (stream.hung_up) stream.suspend(mesh_.get(), end_of_stream);
+        const bool is_watched = stream.hung_up && !stream.suspend(mesh_.get(), end_of_stream);
+        if (is_watched && stream.socket) stream.unwatch(epoll_.get());
         break;
       }
       parts = {&end_probe, 1};  // after a goodbye only the end may follow
@@ -323,7 +210,7 @@ bool TcpTransport::read_stream(Peer& peer, Stream& stream) {
   }
   peer.heard_bytes += taken;
   if (peer.cut_short && taken != 0) peer.ending_ns = monotonic_ns();
-  return taken != 0;
+  return goes_on || taken != 0;
 }
 
 bool TcpTransport::progress() {
@@ -363,18 +250,19 @@ bool TcpTransport::read_few() {
   return moved;
 }
 
-// epoll tells which first streams are readable; the others matter while pieces are due.
+// epoll tells on which streams messages begin; the others matter while pieces are due.
 bool TcpTransport::read_ready() {
   bool moved = false;
   poll_events();
   for (Peer* peer : ready_) moved |= read(*peer);
   for (Peer* peer : peers_) {
     if (!peer->live) continue;
-    Stream& first = *peer->streams[0];
-    const bool others = peer->inbox.expects_pieces() || first.reader.said_goodbye();
-    if (others || peer->cut_short || first.holds() || peer->holds_early()) moved |= read(*peer);
-    if (first.socket && !(first.watched & EPOLLIN) && mailbox_.accepts(peer->rank)) {
-      first.watch(epoll_.get(), EPOLLIN);
+    Stream& opening = peer->opening();
+    const bool others = peer->inbox.expects_pieces() || opening.reader.said_goodbye();
+    const bool holds = opening.holds() || opening.reader.stalled() || peer->holds_early();
+    if (others || peer->cut_short || holds) moved |= read(*peer);
+    if (opening.socket && !(opening.watched & EPOLLIN) && mailbox_.accepts(peer->rank)) {
+      opening.watch(epoll_.get(), EPOLLIN);
     }
   }
   return moved;
@@ -416,11 +304,13 @@ bool TcpTransport::arm() {
   for (Peer* peer : peers_) {
     if (!peer->live) continue;
     const bool accepts = mailbox_.accepts(peer->rank);
+    const Stream& opening = peer->opening();
     const bool others =
-        peer->inbox.expects_pieces() || peer->cut_short || peer->streams[0]->reader.said_goodbye();
+        peer->inbox.expects_pieces() || peer->cut_short || opening.reader.said_goodbye();
+    held |= accepts && opening.reader.stalled();
     for (auto& stream : peer->streams) {
       std::uint32_t events = 0;
-      const bool matters = stream->number == 0 || (others && !stream->reader.stalled());
+      const bool matters = stream.get() == &opening || (others && !stream->reader.stalled());
       const bool is_last = peer->broken && !stream->reader.stalled();
       held |= ((accepts && matters) || is_last) && stream->holds();
       if (!stream->socket) continue;

@@ -1,6 +1,6 @@
 // Ranks connected by TCP: several non-blocking streams a pair, polled by the thread that drives the
-// engine. A small message is one system call at each end; a large one is cut over all streams and
-// read straight into the receiver's buffer.
+// engine. A small message is one system call at each end; a large one is cut over all streams, or
+// on one host goes over a stream of its direction, and is read straight into the receiver's buffer.
 //
 // Where descriptors do not suffice for all pairs, most connect when a message is sent or has been
 // waited for; a send then waits until its peer is in a call, too.
@@ -39,7 +39,8 @@ struct TcpOptions {
   std::string host = "127.0.0.1";  // reachable for peers, so not 0.0.0.0
   std::vector<std::string> rails;  // further addresses of this host, to which streams go in turn
   PairStreams streams{4, 4, false};
-  // Messages of this size go over several streams, in pieces.
+  // Messages of this size go over all streams, in pieces; between ranks of one host whole, over a
+  // stream of their direction.
   std::size_t cut_bytes = std::size_t{256} << 10;
   std::size_t piece_bytes = std::size_t{256} << 10;
   std::size_t read_bytes = std::size_t{64} << 10;
@@ -86,14 +87,19 @@ class TcpTransport final : public PeerTransport {
  private:
   struct Stream;
   struct Peer;
+  struct LinkKind {
+    int streams;
+    bool outlives_connections;
+    bool on_this_host;
+  };
   static constexpr int end_of_stream = 0;  // in place of an errno
 
   Error watch_mesh();
   bool take_links();
   void end_mesh();
-  bool start_at_once(Peer& peer, Send& send);
+  bool start_at_once(Stream& stream, Send& send);
   bool write(Peer& peer);
-  bool write_stream(Peer& peer, Stream& stream, std::size_t& left);
+  bool write_stream(Peer& peer, Stream& stream, std::size_t most, std::size_t& gone);
   bool read(Peer& peer);
   bool read_stream(Peer& peer, Stream& stream);
   bool read_few();

@@ -7,8 +7,8 @@
 namespace pith {
 namespace {
 
-// What an announcement carries where stream 0 is the other end's.
-constexpr std::size_t announced_bytes = 4096;
+// After so many short messages the stream for long ones is left again.
+constexpr unsigned short_run = 32;
 
 // iovec has no const, as it serves reading too.
 void* writable(const void* data) { return const_cast<void*>(data); }
@@ -27,17 +27,6 @@ std::span<const iovec> frame_rest(std::array<iovec, 2>& out, const MessageOpenin
 }
 
 }  // namespace
-
-StreamSet streams_of_end(int streams, int rails, bool higher, double round_trip_s) {
-  constexpr double far_s = 1e-3;
-  if (streams < 2 * rails || round_trip_s > far_s) return all_streams;
-  StreamSet set = 0;
-  for (int s = 0; s < streams; ++s) {
-    const bool is_higher = (s / rails) % 2 == 0;
-    if (is_higher == higher) set |= StreamSet{1} << s;
-  }
-  return set;
-}
 
 MessageOpening whole_opening(const Header& header) {
   MessageOpening opening;
@@ -85,7 +74,7 @@ std::span<const iovec> TcpWriter::rest() {
 bool TcpWriter::wrote(std::size_t bytes) {
   done_ += bytes;
   if (done_ < size_) return false;
-  outgoing_->written += size_ - opening_bytes_;
+  if (outgoing_) outgoing_->written += size_ - opening_bytes_;
   clear();
   return true;
 }
@@ -99,6 +88,7 @@ TcpOutgoing& TcpOutbox::take(Send& send) {
 
 void TcpOutbox::push(Send& send) {
   TcpOutgoing& outgoing = take(send);
+  outgoing.stream = plan_stream(send.header);
   if (queue_tail_) {
     queue_tail_->next = &outgoing;
   } else {
@@ -110,8 +100,9 @@ void TcpOutbox::push(Send& send) {
 void TcpOutbox::push_rest(Send& send, const MessageOpening& opening, std::size_t written) {
   TcpOutgoing& outgoing = take(send);
   begun_.push_back(&outgoing);
-  writers_[0].load(opening, sizeof opening, &outgoing, 0, send.header.length);
-  writers_[0].wrote(written);
+  TcpWriter& writer = writers_[static_cast<std::size_t>(opening_stream_)];
+  writer.load(opening, sizeof opening, &outgoing, 0, send.header.length);
+  writer.wrote(written);
 }
 
 std::span<const iovec> TcpOutbox::next(int stream) {
@@ -119,19 +110,48 @@ std::span<const iovec> TcpOutbox::next(int stream) {
   return writers_[static_cast<std::size_t>(stream)].rest();
 }
 
+// Where a message begins; to be called in the order of messages.
+int TcpOutbox::plan_stream(const Header& header) {
+  if (cuts()) return 0;
+  short_in_turn_ = is_long(header) ? 0 : short_in_turn_ + 1;
+  if (is_long(header)) planned_stream_ = cutting_.long_stream;
+  if (short_in_turn_ > short_run) planned_stream_ = 0;
+  return planned_stream_;
+}
+
+int TcpOutbox::stream_at_once(const Header& header) {
+  const bool returns = planned_stream_ != 0 && short_in_turn_ >= short_run;
+  if (!empty() || is_long(header) || returns || planned_stream_ != opening_stream_) return -1;
+  return plan_stream(header);
+}
+
 bool TcpOutbox::load(int stream) {
   TcpWriter& writer = writers_[static_cast<std::size_t>(stream)];
   if (!writer.idle()) return true;
-  const bool may_open = queue_ && (queue_->header.length < cutting_.cut_bytes ||
+  const bool may_open = queue_ && (!cuts() || !is_long(queue_->header) ||
                                    shared_.size() < static_cast<std::size_t>(sharing_max));
-  if (stream == 0 && may_open) {
-    load_message(writer);
-  } else if (!shared_.empty() && owns(stream)) {
+  if (stream == opening_stream_ && may_open) {
+    if (queue_->stream == stream) {
+      load_message(writer);
+    } else {
+      load_move(writer, queue_->stream);
+    }
+  } else if (!shared_.empty()) {
     load_piece(writer);
   } else {
     return false;
   }
   return true;
+}
+
+void TcpOutbox::load_move(TcpWriter& writer, int to) {
+  MessageOpening opening;
+  opening.frame.type = FrameType::move;
+  opening.frame.message = static_cast<std::uint32_t>(to);
+  writer.load(opening, sizeof opening.frame, nullptr, 0, 0);
+  opening_stream_ = to;
+  ++moves_;
+  ++pending_;
 }
 
 void TcpOutbox::load_message(TcpWriter& writer) {
@@ -140,13 +160,12 @@ void TcpOutbox::load_message(TcpWriter& writer) {
   if (!queue_) queue_tail_ = nullptr;
   begun_.push_back(&outgoing);
   MessageOpening opening = whole_opening(outgoing.header);
-  if (outgoing.header.length >= cutting_.cut_bytes) {
+  if (cuts() && is_long(outgoing.header)) {
     outgoing.message = messages_++;
     opening.frame.type = FrameType::large;
     opening.frame.message = outgoing.message;
-    const std::size_t first = owns(0) ? cutting_.piece_bytes : announced_bytes;
-    opening.frame.bytes =
-        static_cast<std::uint32_t>(std::min<std::size_t>(first, outgoing.header.length));
+    opening.frame.bytes = static_cast<std::uint32_t>(
+        std::min<std::size_t>(cutting_.piece_bytes, outgoing.header.length));
     if (opening.frame.bytes < outgoing.header.length) shared_.push_back(&outgoing);
   }
   outgoing.cut = opening.frame.bytes;
@@ -169,10 +188,16 @@ void TcpOutbox::load_piece(TcpWriter& writer) {
 
 Send* TcpOutbox::wrote(int stream, std::size_t bytes) {
   TcpWriter& writer = writers_[static_cast<std::size_t>(stream)];
-  TcpOutgoing& outgoing = *writer.outgoing();
-  if (!writer.wrote(bytes) || outgoing.written < outgoing.header.length) return nullptr;
-  std::erase(begun_, &outgoing);
-  return end(outgoing);
+  TcpOutgoing* const outgoing = writer.outgoing();
+  if (!writer.wrote(bytes)) return nullptr;
+  if (!outgoing) {
+    --moves_;
+    --pending_;
+    return nullptr;
+  }
+  if (outgoing->written < outgoing->header.length) return nullptr;
+  std::erase(begun_, outgoing);
+  return end(*outgoing);
 }
 
 Send* TcpOutbox::end(TcpOutgoing& outgoing) {
@@ -205,6 +230,7 @@ void TcpOutbox::quiesce(const CommState* comm, const Error& error, bool connecte
   if (connected) return;
   for (TcpOutgoing* outgoing : begun_) end(*outgoing);
   for (TcpWriter& writer : writers_) writer.clear();
+  pending_ -= std::exchange(moves_, 0);
   begun_.clear();
   shared_.clear();
 }

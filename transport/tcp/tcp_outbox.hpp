@@ -1,8 +1,8 @@
 // The sending half of a TCP connection to one peer: which bytes go next on which stream.
 //
-// Messages wait in one queue. Stream 0 takes them in order; those of `cut_bytes` and more are only
-// announced there, and their pieces go to whichever of this end's streams has room. Knows no
-// socket.
+// Messages wait in one queue. One stream takes them in order. Long ones are only announced there,
+// and their pieces go to whichever stream has room; or, on one host, that stream is another one
+// while there are long ones. Knows no socket.
 #pragma once
 
 #include <sys/uio.h>
@@ -21,22 +21,20 @@
 namespace pith {
 
 struct TcpCutting {
-  std::size_t cut_bytes;    // messages of this size and more are cut
+  std::size_t cut_bytes;    // messages of this size and more are long: they are cut
   std::size_t piece_bytes;  // into pieces of this size
+  int long_stream = -1;     // if it is one, long messages are not cut, but go there
 };
 
-// The streams that bring the pieces of one end, a bit each.
-using StreamSet = std::uint32_t;
-constexpr StreamSet all_streams = ~StreamSet{0};
-
-// Those of the end with the `higher` rank, or of the other one. Streams are spread over `rails`
-// interfaces in turn; each end has as many of every interface.
-//
-// A connection that carries much both ways is slow: its ends lock it against each other, so what
-// comes while one writes waits (loopback, 1 MiB each way, on Zen 3: 1.9 times the time of two
-// connections). Where the round trip is long nothing of that is felt, and more streams recover
-// sooner from losses.
-StreamSet streams_of_end(int streams, int rails, bool higher, double round_trip_s);
+// The stream for the long messages of one end of a pair on one host, where the other end sends
+// none. There the kernel does what a packet needs at both ends while it is sent, and a connection
+// that carries much both ways has its ends wait for each other (Zen 3, 1 MiB each way: 1.9 times
+// the time of two connections). For short messages one connection is faster: acknowledgements
+// travel with messages. Between hosts pieces use all streams both ways, as some networks limit
+// each.
+constexpr int stream_of_long(int streams, bool higher) {
+  return streams < 2 ? 0 : higher ? 2 % streams : 1;
+}
 
 // A message that could not be sent at once.
 struct TcpOutgoing {
@@ -46,6 +44,7 @@ struct TcpOutgoing {
   std::size_t cut = 0;      // bytes handed to streams
   std::size_t written = 0;  // bytes on the wire
   std::uint32_t message = 0;
+  int stream = 0;  // where it begins
   std::unique_ptr<std::byte[]> copy;
   TcpOutgoing* next = nullptr;
 };
@@ -68,6 +67,7 @@ class TcpWriter {
   // `bytes` of rest() have been written; true at the end of the frame.
   bool wrote(std::size_t bytes);
   TcpOutgoing* outgoing() const { return outgoing_; }
+  // Null `outgoing`: the frame has no payload.
   void load(const MessageOpening& opening, std::size_t opening_bytes, TcpOutgoing* outgoing,
             std::size_t offset, std::size_t bytes);
   void clear() { size_ = done_ = 0; }
@@ -93,16 +93,16 @@ class TcpOutbox {
     shared_.reserve(sharing_max);
   }
 
-  // Of the streams that pieces go to; all, unless it is called.
-  void use(StreamSet streams) { own_ = streams; }
-
   bool empty() const { return pending_ == 0; }
+  int opening_stream() const { return opening_stream_; }
+  // The stream to which the caller may write this message itself, whole; -1: it is to be pushed.
+  int stream_at_once(const Header& header);
   // Whether any send is waited for, besides copies of aborted messages.
   bool awaited() const { return waited_ != 0; }
 
   void push(Send& send);
-  // A message of which `written` bytes, counting its opening, are already on stream 0.
-  // Precondition: empty().
+  // A message of which `written` bytes, counting its opening, are already on the stream that
+  // stream_at_once() has named. Precondition: empty().
   void push_rest(Send& send, const MessageOpening& opening, std::size_t written);
 
   // Bytes to write to a stream; empty where there are none.
@@ -120,8 +120,11 @@ class TcpOutbox {
  private:
   static constexpr int sharing_max = 8;  // bounds what a peer must track
 
-  bool owns(int stream) const { return ((own_ >> stream) & 1) != 0; }
+  bool is_long(const Header& header) const { return header.length >= cutting_.cut_bytes; }
+  bool cuts() const { return cutting_.long_stream < 0; }
+  int plan_stream(const Header& header);
   bool load(int stream);
+  void load_move(TcpWriter& writer, int to);
   void load_message(TcpWriter& writer);
   void load_piece(TcpWriter& writer);
   TcpOutgoing& take(Send& send);
@@ -131,14 +134,17 @@ class TcpOutbox {
   TcpOutgoingPool& pool_;
   Scheduler& scheduler_;
   TcpCutting cutting_;
-  StreamSet own_ = all_streams;
   std::vector<TcpWriter> writers_;
   std::vector<TcpOutgoing*> begun_;   // bytes are on the wire or in a writer
   std::vector<TcpOutgoing*> shared_;  // announced, not yet wholly given to streams
   TcpOutgoing* queue_ = nullptr;
   TcpOutgoing* queue_tail_ = nullptr;
+  int opening_stream_ = 0;      // messages begin there
+  int planned_stream_ = 0;      // where the latest message is to begin
+  unsigned short_in_turn_ = 0;  // messages since the latest long one
   std::uint32_t messages_ = 0;
-  std::size_t pending_ = 0;
+  std::size_t moves_ = 0;    // frames that are to be written
+  std::size_t pending_ = 0;  // moves and messages
   std::size_t waited_ = 0;
 };
 

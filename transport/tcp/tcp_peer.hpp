@@ -29,6 +29,8 @@ struct TcpTransport::Stream {
   Stream(Peer& owner, int which, std::size_t buffer_bytes);
   // Changes what epoll watches for.
   void watch(int epoll, std::uint32_t events);
+  // The connection's end is not told any more either.
+  void unwatch(int epoll) const { ::epoll_ctl(epoll, EPOLL_CTL_DEL, socket.get(), nullptr); }
   // As sendmsg() and readv() without blocking. EBADMSG: see fault().
   ssize_t write(std::span<const iovec> parts);
   ssize_t read(std::span<const iovec> parts);
@@ -91,13 +93,15 @@ struct TcpTransport::Stream {
 };
 
 struct TcpTransport::Peer {
-  Peer(int peer_rank, int streams_to_it, bool outlives_connections, TcpTransport& transport)
+  Peer(int peer_rank, const LinkKind& link, TcpTransport& transport)
       : rank(peer_rank),
-        resumes(outlives_connections),
-        inbox(transport.mailbox_, peer_rank),
+        resumes(link.outlives_connections),
+        inbox(transport.mailbox_, peer_rank, link.on_this_host ? link.streams : 1),
         outbox(transport.pool_, transport.scheduler_,
-               {transport.options_.cut_bytes, transport.options_.piece_bytes}, streams_to_it) {
-    for (int s = 0; s < streams_to_it; ++s) {
+               {transport.options_.cut_bytes, transport.options_.piece_bytes,
+                link.on_this_host ? stream_of_long(link.streams, transport.rank_ > peer_rank) : -1},
+               link.streams) {
+    for (int s = 0; s < link.streams; ++s) {
       // Pieces are read to their destination; only frames pass through the buffers of streams 1...
       const std::size_t buffer_bytes = s == 0 ? transport.options_.read_bytes : 0;
       streams.push_back(std::make_unique<Stream>(*this, s, buffer_bytes));
@@ -105,19 +109,15 @@ struct TcpTransport::Peer {
     }
   }
 
-  // `higher`: this rank's number is. `rails`: interfaces that the streams go over.
-  Error adopt(TcpMesh::Opened opened, int epoll, bool higher, int rails) {
+  Error adopt(TcpMesh::Opened opened, int epoll) {
     open = true;
     for (std::size_t s = 0; s < opened.streams.size(); ++s) {
       streams[s]->socket = std::move(opened.streams[s]);
       const ConnectionKeys* const keys = opened.keys.empty() ? nullptr : &opened.keys[s];
       if (Error failed = streams[s]->begin(keys, epoll)) return failed;
     }
-    outbox.use(streams_of_end(static_cast<int>(streams.size()), rails, higher, round_trip_s()));
     return {};
   }
-  // The least of its streams; 0: unknown.
-  double round_trip_s() const;
   // No connection is left, and none is hoped for.
   bool all_ended() const {
     return std::ranges::none_of(streams,
@@ -134,6 +134,12 @@ struct TcpTransport::Peer {
     for (auto& stream : streams) {
       if (stream->suspended()) stream->give_up();
     }
+  }
+  // Where its messages begin.
+  Stream& opening() { return *streams[static_cast<std::size_t>(inbox.opening_stream())]; }
+  bool any_behind() const {
+    return std::ranges::any_of(streams,
+                               [](const auto& one) { return one->socket && one->is_behind(); });
   }
   bool any_suspended() const {
     return std::ranges::any_of(streams, [](const auto& one) { return one->suspended(); });

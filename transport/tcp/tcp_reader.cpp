@@ -75,12 +75,10 @@ const char* TcpReader::arrived(std::size_t bytes) {
   return bytes != 0 ? parse() : nullptr;
 }
 
-const char* TcpReader::resume() {
-  if (!std::exchange(stalled_, false)) return nullptr;
-  return parse();
-}
+const char* TcpReader::resume() { return stalled_ ? parse() : nullptr; }
 
 const char* TcpReader::parse() {
+  stalled_ = true;  // where memory runs out, the rest is parsed later
   Step step = Step::again;
   while (step == Step::again && body_left_ == 0) {
     if (goodbye_ && begin_ != end_) return "bytes after a goodbye";
@@ -90,15 +88,31 @@ const char* TcpReader::parse() {
     if (const char* fault = take_frame(frame, step)) return fault;
   }
   if (begin_ == end_) begin_ = end_ = 0;
+  stalled_ = step == Step::wait;
   return nullptr;
 }
 
 const char* TcpReader::take_frame(const Frame& frame, Step& step) {
-  if (const char* fault = fault_of(frame, stream_)) return fault;
-  if (opens(frame.type)) return take_opening(step);
+  if (const char* fault = fault_of(frame)) return fault;
   if (frame.type == FrameType::piece) return take_piece(frame, step);
+  if (frame.type == FrameType::goodbye) {
+    begin_ += sizeof frame;
+    goodbye_ = true;
+    return nullptr;
+  }
+  if (!inbox_.may_open(stream_)) return "a message on a stream for pieces";
+  if (inbox_.opening_stream() != stream_) {
+    step = Step::wait;
+    return nullptr;
+  }
+  return frame.type == FrameType::move ? take_move(frame) : take_opening(step);
+}
+
+const char* TcpReader::take_move(const Frame& frame) {
+  const auto stream = static_cast<int>(frame.message);
+  if (stream < 0 || !inbox_.may_open(stream)) return "a move to a stream for pieces";
   begin_ += sizeof frame;
-  goodbye_ = true;
+  inbox_.open_on(stream);
   return nullptr;
 }
 
@@ -136,9 +150,9 @@ const char* TcpReader::take_opening(Step& step) {
 const char* TcpReader::take_piece(const Frame& frame, Step& step) {
   TcpInbox::Cut* cut = inbox_.find(frame.message);
   if (!cut) {
-    if (stream_ == 0 || !inbox_.ahead(frame.message)) return "a piece of an unknown message";
-    stalled_ = true;
-    step = Step::need_more;
+    const bool may_come = inbox_.ahead(frame.message) && inbox_.opening_stream() != stream_;
+    if (!may_come) return "a piece of an unknown message";
+    step = Step::wait;
     return nullptr;
   }
   const std::size_t length = cut->incoming->header.length;

@@ -22,12 +22,21 @@ namespace pith {
 // The cut messages that are arriving from one peer, on all its streams.
 class TcpInbox {
  public:
-  TcpInbox(Mailbox& mailbox, int peer) : mailbox_(mailbox), peer_(peer) { cut_.reserve(64); }
+  // Messages may begin on streams below `opening_streams`.
+  TcpInbox(Mailbox& mailbox, int peer, int opening_streams = 1)
+      : mailbox_(mailbox), peer_(peer), opening_streams_(opening_streams) {
+    cut_.reserve(64);
+  }
 
   int peer() const { return peer_; }
   Mailbox& mailbox() { return mailbox_; }
   // Pieces are in flight, so streams other than the first must be read.
   bool expects_pieces() const { return !cut_.empty(); }
+
+  // Where the next message begins.
+  int opening_stream() const { return opening_stream_; }
+  bool may_open(int stream) const { return stream < opening_streams_; }
+  void open_on(int stream) { opening_stream_ = stream; }
 
   struct Cut {
     std::uint32_t message;
@@ -45,7 +54,7 @@ class TcpInbox {
   }
   void finish_cut(Mailbox::Incoming& incoming);
 
-  // A whole message that arrives in several reads, on stream 0.
+  // A whole message that arrives in several reads.
   Mailbox::Incoming& begin_whole(const Header& header);
   void finish_whole();
 
@@ -58,6 +67,8 @@ class TcpInbox {
 
   Mailbox& mailbox_;
   int peer_;
+  int opening_streams_;
+  int opening_stream_ = 0;
   std::uint32_t next_ = 0;
   std::vector<Cut> cut_;
   Mailbox::Incoming* whole_ = nullptr;
@@ -67,23 +78,25 @@ class TcpReader {
  public:
   TcpReader(TcpInbox& inbox, int stream, std::size_t buffer_bytes);
 
-  // Buffers to read into, in this order. Empty while the reader waits for an announcement.
+  // Buffers to read into, in this order. Empty while the reader waits for another stream.
   std::span<const iovec> targets();
   // `bytes` have been read there. Returns what is wrong with them, or null.
   const char* arrived(std::size_t bytes);
-  // Continues with what is buffered, after another stream has brought an announcement.
+  // Continues with what is buffered, after another stream has brought an announcement or a move.
   const char* resume();
 
+  // It holds what only resume() parses.
   bool stalled() const { return stalled_; }
   bool said_goodbye() const { return goodbye_; }
 
  private:
-  enum class Step : std::uint8_t { again, need_more };
+  enum class Step : std::uint8_t { again, need_more, wait };  // wait: for another stream
 
   const char* parse();
   const char* take_frame(const Frame& frame, Step& step);
   const char* take_opening(Step& step);
   const char* take_piece(const Frame& frame, Step& step);
+  const char* take_move(const Frame& frame);
   void start_body(Mailbox::Incoming& incoming, std::size_t offset, std::size_t bytes, bool cut);
   void body_moved(std::size_t bytes);
 

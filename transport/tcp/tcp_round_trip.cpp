@@ -21,18 +21,16 @@ double round_trip_of(int fd) {
   return info.tcpi_min_rtt == none ? 0 : info.tcpi_min_rtt * 1e-6;
 }
 
-double TcpTransport::Peer::round_trip_s() const {
-  double least = std::numeric_limits<double>::infinity();
-  for (const auto& stream : streams) {
-    const double one = stream->socket ? round_trip_of(stream->socket.get()) : 0;
-    if (one > 0) least = std::min(least, one);
-  }
-  return std::isfinite(least) ? least : 0;
-}
-
 double TcpTransport::round_trip_s() const {
   double longest = 0;
-  for (const Peer* peer : peers_) longest = std::max(longest, peer->round_trip_s());
+  for (const Peer* peer : peers_) {
+    double least = std::numeric_limits<double>::infinity();
+    for (const auto& stream : peer->streams) {
+      const double one = stream->socket ? round_trip_of(stream->socket.get()) : 0;
+      if (one > 0) least = std::min(least, one);
+    }
+    if (std::isfinite(least)) longest = std::max(longest, least);
+  }
   return longest;
 }
 
