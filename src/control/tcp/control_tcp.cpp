@@ -99,9 +99,8 @@ void ControlTcp::send(int to, std::string message) {
 ControlTcp::Link* ControlTcp::connect_to(int rank, std::list<Link>& links) {
   Expected<Descriptor> socket = begin_connect_to(addresses_[static_cast<std::size_t>(rank)]);
   if (!socket) {
-    late_.push_back([rank, how = std::string(socket.error().message())](ControlHandler& handler) {
-      handler.on_unreachable(rank, how);
-    });
+    late_.emplace_back([rank, how = std::string(socket.error().message())](
+                           ControlHandler& handler) { handler.on_unreachable(rank, how); });
     return nullptr;
   }
   Link& link = links.emplace_back();
@@ -319,7 +318,7 @@ void ControlTcp::take_messages(Link& link, News& news) {
         return link.end("it sent a control message that is too long");
       case ControlFrames::What::message:
         link.heard = true;
-        news.push_back([rank = link.rank, text = std::string(message)](ControlHandler& handler) {
+        news.emplace_back([rank = link.rank, text = std::string(message)](ControlHandler& handler) {
           handler.on_message(rank, text);
         });
     }
@@ -359,11 +358,12 @@ void ControlTcp::step(Link& link, News& news) {
 // Tells the handler of the end of a connection that this rank did not close itself.
 void ControlTcp::tell_end(const Link& link, News& news) {
   if (link.ended.empty() || link.leaving) return;
-  news.push_back([rank = link.rank, heard = link.heard, how = link.ended](ControlHandler& handler) {
-    if (how == in_order) return handler.on_hung_up(rank);
-    // A rank that leaves may close a connection that it has just begun: that alone is no death.
-    heard ? handler.on_lost(rank, how) : handler.on_unreachable(rank, how);
-  });
+  news.emplace_back(
+      [rank = link.rank, heard = link.heard, how = link.ended](ControlHandler& handler) {
+        if (how == in_order) return handler.on_hung_up(rank);
+        // A rank that leaves may close a connection that it has just begun: that alone is no death.
+        heard ? handler.on_lost(rank, how) : handler.on_unreachable(rank, how);
+      });
 }
 
 // Checks for silence, as TcpTransport does on data links. The deadline of a handshake is long, so a
