@@ -45,6 +45,16 @@ int turns_awake(TcpRank& me) {
   return awake;
 }
 
+// As the message with step 0.
+void check_that_arrives(PlayedTcpRank& one, const std::vector<std::byte>& sent) {
+  std::vector<std::byte> into(sent.size());
+  Task<Error> receiving = recv_one(one.zero, 0, into);
+  begin(receiving);
+  REQUIRE(drive_until_done(one.zero, receiving));
+  CHECK(!receiving.result());
+  CHECK(same(into, sent));
+}
+
 // Rank 0 has all streams, rank 1 has not heard so of the last one, and begins it once more.
 TEST_CASE("tcp: a break while a pair is opened is none that only one end knows of", "[reconnect]") {
   PlayedTcpRank one(2);
@@ -62,12 +72,7 @@ TEST_CASE("tcp: a break while a pair is opened is none that only one end knows o
   const std::vector<std::byte> sent = pattern(1, 0, 1000);
   one.message(0, FrameType::large, 0, sent, 0, 400);
   one.message(1, FrameType::piece, 0, sent, 400, 600);
-  std::vector<std::byte> into(sent.size());
-  Task<Error> receiving = recv_one(one.zero, 0, into);
-  begin(receiving);
-  REQUIRE(drive_until_done(one.zero, receiving));
-  CHECK(!receiving.result());
-  CHECK(same(into, sent));
+  check_that_arrives(one, sent);
 }
 
 // The end is found by a send, while no more messages are taken.
@@ -194,12 +199,7 @@ TEST_CASE("tcp: a stream that breaks while it waits for another is opened again"
   CHECK(one.hear_greeting(1) == sizeof(Frame) + 600);
   one.greet(1, 0);
   one.message(0, FrameType::large, 0, sent, 0, 400);
-  std::vector<std::byte> into(sent.size());
-  Task<Error> receiving = recv_one(one.zero, 0, into);
-  begin(receiving);
-  REQUIRE(drive_until_done(one.zero, receiving));
-  CHECK(!receiving.result());
-  CHECK(same(into, sent));
+  check_that_arrives(one, sent);
 }
 
 // Rank 0 has written all, and knows of no break.

@@ -161,6 +161,23 @@ class Breaker {
   std::thread thread_;
 };
 
+// What one of two ranks sends and receives, until both are `done`. Returns what has gone wrong.
+std::string talk(TcpRank& me, Load load, std::atomic<int>& done,
+                 std::uint64_t allowed_ns = 60 * second) {
+  std::vector<Task<Error>> tasks;
+  tasks.push_back(send_all(me, 1 - me.rank, load));
+  tasks.push_back(recv_all(me, 1 - me.rank, load));
+  const bool ended = me.drive(tasks, allowed_ns);
+  std::string wrong = ended ? "" : "not in time";
+  for (Task<Error>& task : tasks) {
+    if (ended && task.result()) wrong = task.result().message();
+  }
+  if (ended && !wrong.empty()) done = 2;  // the other one will not end
+  ++done;
+  while (ended && done < 2) me.turn();  // the other one may lack something
+  return wrong;
+}
+
 TEST_CASE("tcp: connections that break while both ranks live go on, and nothing is lost or doubled",
           "[reconnect]") {
   TcpOptions options;
@@ -182,22 +199,9 @@ TEST_CASE("tcp: connections that break while both ranks live go on, and nothing 
         all.arrive_and_wait();
         std::unique_ptr<Breaker> breaker;
         if (me.rank == 0) breaker = std::make_unique<Breaker>(port);
-        std::vector<Task<Error>> tasks;
-        tasks.push_back(send_all(me, 1 - me.rank, load));
-        tasks.push_back(recv_all(me, 1 - me.rank, load));
-        const bool ended = me.drive(tasks);
-        for (Task<Error>& task : tasks) {
-          if (ended && task.result()) done = 2;  // the other one will not end
-        }
-        ++done;
-        while (ended && done < 2) me.turn();  // the other one may lack something
+        const std::string wrong = talk(me, load, done);
         if (breaker) broken = breaker->broken();
         breaker.reset();
-        std::string wrong;
-        if (!ended) wrong = "not in time";
-        for (Task<Error>& task : tasks) {
-          if (ended && task.result()) wrong = task.result().message();
-        }
         all.arrive_and_wait();
         return wrong.empty() ? wrong : "rank " + std::to_string(me.rank) + ": " + wrong;
       },
@@ -214,18 +218,7 @@ std::string open_and_talk(TcpRank& me, const std::vector<std::string>& addresses
     done = 2;  // the other one will not end
     return error.message();
   }
-  const Load load{4, 200'000};
-  std::vector<Task<Error>> tasks;
-  tasks.push_back(send_all(me, 1 - me.rank, load));
-  tasks.push_back(recv_all(me, 1 - me.rank, load));
-  const bool ended = me.drive(tasks, 20 * second);
-  ++done;
-  while (ended && done < 2) me.turn();  // the other one may lack something
-  if (!ended) return "not in time";
-  for (Task<Error>& task : tasks) {
-    if (task.result()) return task.result().message();
-  }
-  return "";
+  return talk(me, {4, 200'000}, done, 20 * second);
 }
 
 TEST_CASE("tcp: connections that break while a pair is opened", "[reconnect]") {

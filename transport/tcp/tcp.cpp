@@ -98,7 +98,9 @@ bool TcpTransport::write(Peer& peer) {
   const std::size_t start = peer.turn;
   std::size_t gone = 0;
   bool moved = false;
-  for (int opening = -1; std::exchange(opening, peer.outbox.opening_stream()) != opening;) {
+  int opening = -1;
+  while (opening != peer.outbox.opening_stream()) {  // again after a move
+    opening = peer.outbox.opening_stream();
     for (std::size_t s = 0; s < streams && peer.live && gone < turn_bytes; ++s) {
       Stream& stream = *peer.streams[(start + s) % streams];
       if (stream.socket) moved |= write_stream(peer, stream, turn_bytes / streams, gone);
@@ -165,7 +167,7 @@ bool TcpTransport::read(Peer& peer) {
 bool TcpTransport::read_stream(Peer& peer, Stream& stream) {
   const bool has_waited = stream.reader.stalled();
   if (const char* fault = stream.reader.resume()) {
-    lose(peer, peer_lost(peer.rank, fmt::format("it sent {}", fault)));
+    lose(peer, lost_by_fault(peer.rank, fault));
     return true;
   }
   const bool goes_on = has_waited && !stream.reader.stalled();
@@ -187,7 +189,7 @@ bool TcpTransport::read_stream(Peer& peer, Stream& stream) {
     const ssize_t got = stream.read(parts);
     if (got < 0) {
       if (stream.fault()) {
-        lose(peer, peer_lost(peer.rank, fmt::format("it sent {}", stream.fault())));
+        lose(peer, lost_by_fault(peer.rank, stream.fault()));
       } else if (!would_block(errno)) {
         stream_ended(peer, stream, errno);
       }
@@ -202,7 +204,7 @@ bool TcpTransport::read_stream(Peer& peer, Stream& stream) {
     const bool after_goodbye = parts.data() == &end_probe;
     const char* fault = after_goodbye ? "bytes after a goodbye" : stream.reader.arrived(bytes);
     if (fault) {
-      lose(peer, peer_lost(peer.rank, fmt::format("it sent {}", fault)));
+      lose(peer, lost_by_fault(peer.rank, fault));
       break;
     }
     if (bytes < wanted) break;

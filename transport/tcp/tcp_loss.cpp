@@ -28,6 +28,10 @@ std::uint64_t heartbeat_ns(const TcpOptions& options) {
 
 }  // namespace
 
+Error lost_by_fault(int rank, const char* fault) {
+  return peer_lost(rank, fmt::format("it sent {}", fault));
+}
+
 const char* how_it_ended(int cause) {
   return cause == 0 ? "it has closed the connection" : std::strerror(cause);
 }
@@ -47,7 +51,7 @@ void TcpTransport::stream_ended(Peer& peer, Stream& stream, int cause) {
 void TcpTransport::write_failed(Stream& stream, int cause) {
   Peer& peer = stream.peer;
   if (stream.fault()) {
-    return lose(peer, peer_lost(peer.rank, fmt::format("it sent {}", stream.fault())));
+    return lose(peer, lost_by_fault(peer.rank, stream.fault()));
   }
   // Before its greeting a connection brings nothing else.
   if (stream.awaits_greeting()) return stream_ended(peer, stream, cause);

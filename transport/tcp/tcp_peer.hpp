@@ -102,7 +102,8 @@ struct TcpTransport::Peer {
                 link.on_this_host ? stream_of_long(link.streams, transport.rank_ > peer_rank) : -1},
                link.streams) {
     for (int s = 0; s < link.streams; ++s) {
-      // Pieces are read to their destination; only frames pass through the buffers of streams 1...
+      // What is long is read to its destination; only frames, and the few short messages that come
+      // between long ones, pass through the buffers of streams 1...
       const std::size_t buffer_bytes = s == 0 ? transport.options_.read_bytes : 0;
       streams.push_back(std::make_unique<Stream>(*this, s, buffer_bytes));
       if (resumes) streams.back()->resumption = std::make_unique<TcpResumption>();
@@ -210,6 +211,8 @@ inline ssize_t TcpTransport::Stream::get(std::span<const iovec> parts) {
 
 // As errors tell it: errno, or 0.
 const char* how_it_ended(int cause);
+// The error of a rank that has sent something wrong.
+Error lost_by_fault(int rank, const char* fault);
 
 inline void TcpTransport::Stream::say_goodbye(std::uint64_t deadline_ns) {
   Frame goodbye;

@@ -104,7 +104,7 @@ Error TcpTransport::Stream::resume(Descriptor connection, const ConnectionKeys* 
   if (!resumption || is_over()) return {};
   const bool was_known = suspended();
   if (!was_known && !leave_connection()) return out_of_memory();
-  if (fault()) return peer_lost(peer.rank, fmt::format("it sent {}", fault()));
+  if (fault()) return lost_by_fault(peer.rank, fault());
   log(LogLevel::warn,
       fmt::format("connection {} to rank {} was broken ({}), and goes on over another", number,
                   peer.rank,
