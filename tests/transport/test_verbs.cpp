@@ -121,29 +121,6 @@ TEST_CASE("verbs: many messages of all lengths are on their way at once", "[verb
 
 namespace {
 
-// A receive or send of a communicator that ends in the middle.
-struct Doomed {
-  explicit Doomed(std::size_t bytes) : data(bytes, std::byte{7}) { comm.id = 9; }
-  void prepare(pith::Operation& operation, int peer) {
-    operation.comm = &comm;
-    operation.peer = peer;
-    operation.waiter = std::noop_coroutine();
-    operation.remaining = &remaining;
-  }
-  void revoke(VerbsRank& self) {
-    comm.revoked = Error(Code::remote, "revoked by the test");
-    self.mailbox.quiesce(comm, comm.revoked);
-    self.transport->quiesce(comm, comm.revoked);
-    must(remaining == 0, "the operation has not ended");
-  }
-
-  CommState comm;
-  std::vector<std::byte> data;
-  int remaining = 1;
-  Send send;
-  Receive receive;
-};
-
 constexpr std::size_t doomed_bytes = std::size_t{4} << 20;
 
 // The receiver gives its memory up while the sender writes there; another call goes on.
