@@ -1,5 +1,6 @@
 // What is left of verbs' memory when a peer, a call or a communicator ends.
 #include "catch.hpp"
+#include "tests/sanitized.hpp"
 #include "tests/transport/verbs_keys.hpp"
 #include "transport/verbs/verbs_frames.hpp"
 
@@ -62,4 +63,28 @@ TEST_CASE("verbs: keys are those of one communicator, and end with it or with an
   FakeVerbs::instance() = FakeVerbs();
   CHECK(guarded([] { check_keys(FakeVerbs::library()); }) == "");
   CHECK(FakeVerbs::objects() == 0);
+}
+
+// With a message each way, for which the callers' memory is registered. Ten thousand with
+// PITH_TEST_FULL=1; they mostly wait for each other.
+TEST_CASE("verbs: thousands of communicators come and go, and leave nothing", "[verbs]") {
+  FakeVerbs::instance() = FakeVerbs();
+  const int usual = pith::test::sanitized ? 500 : 2000;
+  const int rounds = pith::test::full ? 10000 : usual;
+  constexpr std::size_t bytes = std::size_t{40} << 10;
+  CHECK(run_threads([&](int rank, const Names& names) {
+          for (int round = 1; round <= rounds; ++round) {
+            {
+              VerbsRank self(rank, names, unwatched());
+              SendOp& sent = self.send(1 - rank, 1, std::vector<std::byte>(bytes));
+              self.wait(self.receive(1 - rank, 1, bytes));
+              self.wait(sent);
+              self.leave();
+            }
+            if (round % 100 != 0) continue;
+            names.swap(rank, "both have ended");
+            must(FakeVerbs::objects() == 0, "objects of the device are left");
+            names.swap(rank, "and were counted");
+          }
+        }) == "");
 }
