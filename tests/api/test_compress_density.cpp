@@ -130,7 +130,8 @@ TEST_CASE("vectors of a group have one density, whatever they had before", "[den
   }
 }
 
-TEST_CASE("densities that adapt are the same on all ranks, and nothing is lost", "[density]") {
+TEST_CASE("densities that adapt are the same on all ranks, and nothing is lost",
+          "[density][long]") {
   Setup setup;
   setup.limit_s = 120;
   int which = 0;

@@ -108,7 +108,7 @@ TEST_CASE("AR-Topk in one parcel costs what its model says", "[ar-topk][cost]") 
   }
 }
 
-TEST_CASE("AR-Topk in several parcels costs what its model says", "[ar-topk][cost]") {
+TEST_CASE("AR-Topk in several parcels costs what its model says", "[ar-topk][cost][long]") {
   constexpr std::size_t block = EncodeIndicesKernel::block_elements;
   constexpr int sizes[] = {2, 4, 8, 17};
   int which = 0;

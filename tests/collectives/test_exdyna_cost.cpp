@@ -33,7 +33,7 @@ std::size_t check_cost(SparseProgram& program, const LinkCost& link) {
 
 }  // namespace
 
-TEST_CASE("ExDyna and MiCRO cost what their model says", "[sparse][exdyna][cost]") {
+TEST_CASE("ExDyna and MiCRO cost what their model says", "[sparse][exdyna][cost][long]") {
   for (const char* spec : {"exdyna:density=0.05", "exdyna:density=0.01,values=f16",
                            "micro:density=0.05,values=bf16"}) {
     for (const int ranks : {2, 4, 8, 17}) {

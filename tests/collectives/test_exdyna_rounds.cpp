@@ -84,7 +84,7 @@ TEST_CASE("rounds change no bit of ExDyna's results", "[sparse][exdyna]") {
 }
 
 // In one stage after the other they would take twice as long where both are equal.
-TEST_CASE("ExDyna takes little longer than its slowest stage", "[sparse][exdyna][tails]") {
+TEST_CASE("ExDyna takes little longer than its slowest stage", "[sparse][exdyna][tails][long]") {
   for (const int ranks : {2, 4, 8}) {
     for (const double link : {0.1, 0.5, 1.0, 2.0, 5.0}) {
       const double kernels_s = seconds_of(ranks, 1, 0);

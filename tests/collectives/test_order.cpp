@@ -133,7 +133,7 @@ RankOrder host_by_host(int ranks) {
 
 // A port for each rank is all that the simulator has, not one for each host: where several ranks of
 // a host cross at once it is too kind, so that trees are judged by their messages alone.
-TEST_CASE("an order by hosts crosses slow links less often", "[collectives][order][cost]") {
+TEST_CASE("an order by hosts crosses slow links less often", "[collectives][order][cost][long]") {
   struct Walk {
     Collective collective;
     const char* name;

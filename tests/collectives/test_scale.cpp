@@ -22,7 +22,7 @@ std::string run_at_scale(std::string_view name, int ranks, std::size_t count,
 
 }  // namespace
 
-TEST_CASE("a ring of 1,024 ranks", "[collectives][scale]") {
+TEST_CASE("a ring of 1,024 ranks", "[collectives][scale][long]") {
   CHECK(run_at_scale("ring", 1024, 1024) == "");
 }
 

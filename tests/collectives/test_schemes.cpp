@@ -124,7 +124,7 @@ TEST_CASE("many tensors in one call of every scheme", "[sparse][schemes]") {
 
 // A forecast that promises too much is replaced, tensor by tensor; one that promises too little is
 // not exact.
-TEST_CASE("every scheme follows magnitudes that jump", "[sparse][schemes]") {
+TEST_CASE("every scheme follows magnitudes that jump", "[sparse][schemes][long]") {
   const float factors[] = {1, 1, 1, 10, 10, 10, 1, 0.1f, 1000, 1000, 1e-3f, 1, 1, 1};
   const auto jump = [&](SparseProgram& program, int step) {
     const SparseCase& c = program.sparse_case();
@@ -150,7 +150,7 @@ TEST_CASE("every scheme follows magnitudes that jump", "[sparse][schemes]") {
   });
 }
 
-TEST_CASE("gradients that leave every scheme little choice", "[sparse][schemes]") {
+TEST_CASE("gradients that leave every scheme little choice", "[sparse][schemes][long]") {
   int which = 0;
   for (const Change& change : hard_gradients()) {
     for_each_variant(0.05, [&](const SchemeTest& test, const std::string& spec) {

@@ -117,7 +117,7 @@ TEST_CASE("16-bit gradients of every scheme", "[sparse][narrow]") {
   });
 }
 
-TEST_CASE("16-bit gradients that are not finite, or whose sums are not", "[sparse][narrow]") {
+TEST_CASE("16-bit gradients that are not finite, or whose sums are not", "[sparse][narrow][long]") {
   for_each_spec_and_type([](const std::string& spec, DType type, int which) {
     const SparseCase c = case_of(spec, type, 3);
     if (is_turn(which, 0, 4)) CHECK(run_beside_wide(c, 4, make_infinite) == "");
@@ -125,7 +125,7 @@ TEST_CASE("16-bit gradients that are not finite, or whose sums are not", "[spars
   });
 }
 
-TEST_CASE("16-bit gradients by host", "[sparse][narrow][by-host]") {
+TEST_CASE("16-bit gradients by host", "[sparse][narrow][by-host][long]") {
   for_each_spec_and_type([](const std::string& spec, DType type, int which) {
     const std::string by_host = fmt::format("{},hierarchy=host", spec);
     if (!Spec::parse(by_host)) return;  // it has no election, or is not summed by host

@@ -310,7 +310,7 @@ TEST_CASE("no pass over gradients is long", "[sparse][tails]") {
 // And with election=variance nobody leads before all have selected, 2.1 ms, which overlap with
 // nothing. Top-k's lists are added up when the last tails have come, of which every block has some:
 // up to 0.11 ms; to add up what parcels brought before would be to do it twice.
-TEST_CASE("streamed calls take little longer than their slowest stage", "[sparse][tails]") {
+TEST_CASE("streamed calls take little longer than their slowest stage", "[sparse][tails][long]") {
   for (const int ranks : {2, 4, 8}) {
     if (ranks == 4 && !full) continue;
     check_overlap({"topk:density=0.01,feedback=0,exchange=direct", false}, ranks);

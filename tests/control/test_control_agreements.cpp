@@ -85,7 +85,7 @@ class Many {
 
 }  // namespace
 
-TEST_CASE("whoever waits for one of many agreements gets it, whoever dies", "[control]") {
+TEST_CASE("whoever waits for one of many agreements gets it, whoever dies", "[control][long]") {
   constexpr int comms = 6;
   constexpr std::uint32_t rounds = 60;  // more results than are kept
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {

@@ -263,7 +263,7 @@ std::string text_of(const Totals& totals) {
 
 }  // namespace
 
-TEST_CASE("calls have the same parameters on all ranks, whatever arrives when", "[control]") {
+TEST_CASE("calls have the same parameters on all ranks, whatever arrives when", "[control][long]") {
   Totals totals;
   const std::uint64_t stories = try_seeds(
       {1, 500, 5'000}, "test_control 'calls have the same parameters*'", [&](std::uint64_t seed) {
@@ -284,7 +284,7 @@ TEST_CASE("calls have the same parameters on all ranks, whatever arrives when", 
 // One thread issues calls as fast as it can while another one promises, close ahead of it, and
 // moves the stop.
 TEST_CASE("a promised call is not begun before its change is decided", "[control]") {
-  const std::uint32_t changes = full ? 20'000 : 4'000;
+  const std::uint32_t changes = full ? 20'000 : 1'000;
   std::atomic<std::uint32_t> next{call_numbers - 100'000};
   EpochGate gate(next);
   std::vector<std::atomic<std::uint32_t>> first(changes + 1);

@@ -337,6 +337,6 @@ TEST_CASE("up to 100 ranks die, leave, revoke and agree", "[control]") {
   run_stories(2'000'000, 30, 100);
 }
 
-TEST_CASE("up to 30 ranks stop for a while, die, revoke and agree", "[control]") {
+TEST_CASE("up to 30 ranks stop for a while, die, revoke and agree", "[control][long]") {
   run_stories(3'000'000, 1000, 30, true);
 }
