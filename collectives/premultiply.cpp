@@ -100,9 +100,14 @@ NarrowExponent narrow_exponent(DType type) {
 
 }  // namespace
 
+bool is_scaled_average(const CollectiveArgs& args, int ranks) {
+  return args.op == Op::avg && ranks > 1 && reduces(args.collective) &&
+         narrow_exponent(args.type).bias != 0;
+}
+
 void scale_average(CollectiveArgs& args, int ranks) {
+  if (!is_scaled_average(args, ranks)) return;
   const NarrowExponent exponent = narrow_exponent(args.type);
-  if (args.op != Op::avg || !reduces(args.collective) || exponent.bias == 0 || ranks == 1) return;
   const int halvings = std::min(ceil_log2(ranks), exponent.bias - 1);  // the factor stays normal
   args.factor.bits = {static_cast<std::uint64_t>(exponent.bias - halvings) << exponent.shift};
   args.factor.used = true;

@@ -14,6 +14,9 @@ constexpr std::size_t premultiply_room(const Tuning& tuning, std::size_t ranks) 
   return std::min(most, static_cast<std::size_t>(tuning.lanes) * ranks * tuning.chunk_bytes);
 }
 
+// Whether the average is of floats with few exponent bits, which scale_average() scales.
+bool is_scaled_average(const CollectiveArgs& args, int ranks);
+
 // For averages of floats with few exponent bits, where the sum may overflow although the mean does
 // not: scales the inputs by a power of two first, which loses bits of the smallest numbers only.
 // Leaves other calls as they are.

@@ -45,6 +45,11 @@ class PeerTransport : public Transport {
   // reports a loss.
   virtual void close(std::uint64_t deadline_ns) = 0;
 
+  // Whether a host has more ranks than cores: then what is copied across processes waits for no
+  // peer to be on a core.
+  void set_oversubscribed(bool value) { oversubscribed_ = value; }
+  bool is_oversubscribed() const { return oversubscribed_; }
+
   // Called from progress(), once a peer: it is lost, or has left while something waits for it. The
   // owner revokes the communicators with this peer.
   std::function<void(int peer, const Error& error)> on_peer_lost;
@@ -56,6 +61,9 @@ class PeerTransport : public Transport {
   // The longest time that a message to any peer and its answer take without load, in seconds, where
   // the system has measured it for each connection; 0: it has not.
   virtual double round_trip_s() const { return 0; }
+
+ private:
+  bool oversubscribed_ = false;
 };
 
 inline Error PeerTransport::attach(std::span<const std::string> addresses,

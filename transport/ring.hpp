@@ -1,6 +1,7 @@
 // A one-way message ring between two ranks, in memory that both can access.
 //
 //   control   written by the receiver: how far it has read, which slots it has returned
+//   probe     written by the receiver, so that the sender finds out how long a line takes
 //   cells     64 bytes each: flag, header and up to 24 bytes of payload share one cache line, so a
 //             small message costs a single line transfer
 //   slots     payload of larger messages, in two sizes; a message may stay in its slot while the
@@ -10,12 +11,15 @@
 // memory: no lock, no fence, no system call. Each side keeps its state in private memory.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
+#include "core/clock.hpp"
 #include "core/copy.hpp"
 #include "core/operation.hpp"
 
@@ -38,7 +42,9 @@ struct RingShape {
     return page(large_offset() + std::size_t{large_slots} * large_bytes);
   }
 
-  static constexpr std::size_t cells_offset = 128;
+  // Away from the lines beside it, which some processors fetch in pairs.
+  static constexpr std::size_t probe_offset = 128;
+  static constexpr std::size_t cells_offset = 256;
   static std::size_t page(std::size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
 };
 
@@ -48,6 +54,10 @@ struct alignas(64) RingControl {
   // fills the slot, so equal bits mean a free slot.
   std::atomic<std::uint64_t> small_returned;
   std::atomic<std::uint64_t> large_returned;
+};
+
+struct alignas(64) RingProbe {
+  std::atomic<std::uint32_t> writes;
 };
 
 struct alignas(64) RingCell {
@@ -87,6 +97,7 @@ class RingSender {
   RingSender(const RingShape& shape, std::byte* memory)
       : cells_(reinterpret_cast<RingCell*>(memory + RingShape::cells_offset)),
         control_(reinterpret_cast<RingControl*>(memory)),
+        probe_(reinterpret_cast<RingProbe*>(memory + RingShape::probe_offset)),
         mask_(shape.cells - 1),
         limit_(shape.cells),
         small_{memory + shape.small_offset(), shape.small_bytes, shape.small_slots},
@@ -128,6 +139,17 @@ class RingSender {
     if (first) cell.header = *first;
     publish(cell, first ? RingKind::first : RingKind::more, slot);
     return true;
+  }
+
+  // How long it takes to read a line that the receiver has written since the last look, with the
+  // time of a look at the clock, at least 1; 0: it has written none.
+  std::uint64_t look_at_probe() {
+    control_->read.load(std::memory_order_acquire);  // of the same page, which the core may look up
+    const std::uint64_t begin_ns = monotonic_ns();
+    const std::uint32_t writes = probe_->writes.load(std::memory_order_acquire);
+    const std::uint64_t took_ns = monotonic_ns() - begin_ns;
+    if (std::exchange(probed_, writes) == writes) return 0;
+    return std::max<std::uint64_t>(took_ns, 1);
   }
 
   // Whether a message of this length, or its next piece, could be pushed.
@@ -184,9 +206,11 @@ class RingSender {
 
   RingCell* cells_ = nullptr;
   RingControl* control_ = nullptr;
+  RingProbe* probe_ = nullptr;
   std::uint32_t mask_ = 0;
-  std::uint32_t next_ = 0;   // position of the next cell to fill
-  std::uint32_t limit_ = 0;  // first position that is not known to be free
+  std::uint32_t next_ = 0;    // position of the next cell to fill
+  std::uint32_t limit_ = 0;   // first position that is not known to be free
+  std::uint32_t probed_ = 0;  // as last seen
   Slots small_;
   Slots large_;
 };
@@ -207,6 +231,7 @@ class alignas(64) RingReceiver {
         mask_(shape.cells - 1),
         publish_mask_(shape.cells / 4 - 1),
         control_(reinterpret_cast<RingControl*>(memory)),
+        probe_(reinterpret_cast<RingProbe*>(memory + RingShape::probe_offset)),
         small_{memory + shape.small_offset(), shape.small_bytes, shape.small_slots},
         large_{memory + shape.large_offset(), shape.large_bytes, shape.large_slots} {}
 
@@ -248,6 +273,7 @@ class alignas(64) RingReceiver {
         .store(of.returned, std::memory_order_release);
   }
   std::size_t slot_bytes() const { return large_.bytes; }
+  void write_probe() { probe_->writes.fetch_add(1, std::memory_order_relaxed); }
 
  private:
   struct Slots {
@@ -267,6 +293,7 @@ class alignas(64) RingReceiver {
   std::uint32_t mask_ = 0;
   std::uint32_t publish_mask_ = 0;
   RingControl* control_ = nullptr;
+  RingProbe* probe_ = nullptr;
   Slots small_;
   Slots large_;
 };

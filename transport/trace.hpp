@@ -63,6 +63,7 @@ class TracedTransport final : public Transport {
   MemoryHandle expose_for_copies(int peer, Bytes memory) override {
     return inner_.expose_for_copies(peer, memory);
   }
+  bool prefers_messages(int peer) override { return inner_.prefers_messages(peer); }
   std::byte* map(int peer, MemoryHandle handle) override { return inner_.map(peer, handle); }
   Error copy_from(int peer, std::uint64_t where, Bytes into) override {
     return inner_.copy_from(peer, where, into);

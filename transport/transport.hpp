@@ -33,6 +33,18 @@ struct MemoryHandle {
 
 inline constexpr std::size_t no_bytes = std::numeric_limits<std::size_t>::max();
 
+enum class Front : std::uint8_t {
+  hidden,  // the transport cannot tell
+  none,    // there is no message yet
+  other,   // another one is next, or a part of one
+  taken,
+};
+// Gets the payload of a message, valid until it returns.
+struct FrontReader {
+  void (*read)(void* context, const std::byte* data);
+  void* context;
+};
+
 class Transport : public Pollable {
  public:
   virtual std::string_view name() const = 0;
@@ -46,6 +58,10 @@ class Transport : public Pollable {
   // Messages up to this size are delivered whole, so they can be borrowed in place.
   virtual std::size_t slot_bytes() const = 0;
 
+  // Reads the peer's next message where it lies, if it has come whole and has this header; the
+  // mailbox never sees it. Only for who knows that none is stored there that came before it.
+  virtual Front take_front(int, const Header&, const FrontReader&) { return Front::hidden; }
+
   // From this size on, messages can be sent directly from memory of this kind (Send::direct), and
   // received directly into it (Receive::direct). no_bytes: never.
   virtual std::size_t direct_bytes(MemoryKind) const { return no_bytes; }
@@ -57,6 +73,8 @@ class Transport : public Pollable {
   virtual std::byte* map(int peer, MemoryHandle handle) = 0;
   // The same for copies alone, also of memory that `expose` leaves to messages.
   virtual MemoryHandle expose_for_copies(int, Bytes) { return {}; }
+  // Whether messages to and from the peer take less than such copies now. Both ask once a call.
+  virtual bool prefers_messages(int) { return false; }
 
   // Copy from and to what a peer exposed with Reach::copy, from `where` on. Host memory only.
   virtual Error copy_from(int peer, std::uint64_t where, Bytes into);

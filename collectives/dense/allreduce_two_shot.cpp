@@ -5,14 +5,16 @@
 // Each pair of ranks does what its own two buffers allow. Memory in reach of load and store: blocks
 // are read in place, and results are stored straight into the peers' buffers. Memory that can only
 // be copied: block owners fetch the inputs chunk by chunk and copy the results back, without waking
-// the peer. Otherwise chunks go by messages, so that reducing overlaps the wire. Where a device's
-// kernels reach all buffers, one kernel does both shots of a block.
+// the peer. Otherwise chunks go by messages, so that reducing overlaps the wire; those of two
+// ranks that share memory go as in the ring. Where a device's kernels reach all buffers, one kernel
+// does both shots of a block.
 // Cost by messages, one chunk a block, where no ranks share memory: 2 alpha + (P-1)(2
-// beta + gamma) n/P. Wins from some KiB on among few ranks. Operands are taken in rank order: all
-// ranks get the same bits. Needs: P <= 32.
+// beta + gamma) n/P. Wins from some KiB on among few ranks. Operands are taken in rank order, of a
+// pair in either: all ranks get the same bits. Needs: P <= 32.
 #include <cmath>
 
 #include "collectives/dense/shot.hpp"
+#include "collectives/registry.hpp"
 
 namespace pith {
 
@@ -126,6 +128,13 @@ Task<Error> reduce_own_block(Call& call, const Shot& shot) {
 }
 
 Task<Error> run_strands(Call& call, const Shot& shot) {
+  // Both ranks of a pair know whether all goes by messages, as in the ring, which keeps fewer on
+  // the way.
+  if (call.size() == 2 && call.views()) {
+    Error error = co_await shot.handles.hear();
+    if (error) co_return error;
+    if (!shot.handles.any()) co_return co_await allreduce_ring(call, shot.args);
+  }
   std::array<Task<Error>, 3> strands;
   std::size_t used = 0;
   if (shot.handles.hides_send()) strands[used++] = give_inputs(call, shot);

@@ -31,17 +31,22 @@ PeerMemory* HandleExchange::find_peer_memory(Compute& compute) {
 
 // A buffer that a rank does not have is not exposed as address null: the peer would take the null
 // for "out of reach", and would not close what this rank takes for open.
-std::uint64_t HandleExchange::describe(int rank, Bytes memory) {
+// `by_messages`: what the transport prefers for the peer, asked at first use, so that both buffers
+// go alike.
+std::uint64_t HandleExchange::describe(int rank, Bytes memory, std::optional<bool>& by_messages) {
   if (!memory.data) return 0;
   using Reach = MemoryHandle::Reach;
   const MemoryHandle handle = call_.expose(rank, memory);
   if (handle.reach == Reach::copy && copies_ == Copies::never) return 0;
-  const bool copied = handle.reach == Reach::none && copies_ == Copies::always;
-  return pack(copied ? call_.expose(rank, memory, true) : handle);
+  if (handle.reach != Reach::none || copies_ != Copies::always) return pack(handle);
+  const Route& route = call_.route(rank);
+  if (!by_messages) by_messages = route.transport->prefers_messages(route.peer);
+  return *by_messages ? 0 : pack(call_.expose(rank, memory, true));
 }
 
 HandleExchange::Message HandleExchange::describe(int rank) {
-  const Message message{describe(rank, send_), describe(rank, recv_)};
+  std::optional<bool> by_messages;
+  const Message message{describe(rank, send_, by_messages), describe(rank, recv_, by_messages)};
   PeerHandles& theirs = handles_[static_cast<std::size_t>(rank)];
   theirs.sees_send = message.send != 0;
   theirs.sees_recv = message.recv != 0;

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "collectives/typed_span.hpp"
@@ -97,6 +98,10 @@ class HandleExchange {
                     !theirs.sees_recv;
            });
   }
+  // After hear(): whether some buffer is in reach, so that a closing is needed.
+  bool any() const {
+    return any_peer([](const PeerHandles& theirs) { return theirs.any(); });
+  }
   // After hear(): whether kernels of this rank's device reach the send buffers of all peers.
   bool all_sends_on_device() const {
     return on_device_ &&
@@ -119,15 +124,11 @@ class HandleExchange {
     return false;
   }
   int peer(int distance) const { return wrap(call_.rank() + distance, call_.size()); }
-  // After hear(): whether a closing is needed.
-  bool any() const {
-    return any_peer([](const PeerHandles& theirs) { return theirs.any(); });
-  }
   Task<Error> close();
   // The communicator's number of a rank.
   int number_of(int rank) const { return call_.route(rank).peer; }
   static PeerMemory* find_peer_memory(Compute& compute);
-  std::uint64_t describe(int rank, Bytes memory);
+  std::uint64_t describe(int rank, Bytes memory, std::optional<bool>& by_messages);
   Message describe(int rank);
   std::uint64_t expose(int rank, std::uint64_t mine);
   Task<Error> tell_on_device();

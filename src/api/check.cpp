@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <limits>
-
 #include "streams/stream_memory.hpp"
 
 namespace pith::api {
@@ -44,8 +42,7 @@ Error told_by(const char* function, const Error& error) {
   return {error.code(), fmt::format("{}: {}", function, error.message()), error.rank()};
 }
 
-Error check_pointer(const char* function, const char* argument, const void* pointer) {
-  if (pointer) return {};
+Error null_pointer(const char* function, const char* argument) {
   return bad(function, fmt::format("{} is NULL, expected a pointer", argument));
 }
 
@@ -53,10 +50,9 @@ Error destroyed_before(const char* function) {
   return bad(function, "comm was destroyed, expected a communicator");
 }
 
-Error check_handle(const char* function, pithComm_t comm) {
+Error unusable_handle(const char* function, pithComm_t comm) {
   if (!comm) return bad(function, "comm is NULL, expected a communicator");
   if (comm->destroyed.load(std::memory_order_relaxed)) return destroyed_before(function);
-  if (comm->process == fork_generation()) return {};
   return bad(function,
              "comm was made before this process was forked, or is no communicator at all; expected "
              "one that was made here");
@@ -78,7 +74,7 @@ Error check_queried(const char* function, pithComm_t comm) {
   return check_exists(function, comm);
 }
 
-Error check_communicator(const char* function, pithComm_t comm) {
+Error check_whole_communicator(const char* function, pithComm_t comm) {
   if (Error error = check_queried(function, comm)) return error;
   return check_takes_calls(function, *comm);
 }
@@ -111,27 +107,19 @@ std::string describe(pithDataType_t type) {
   return with_name(names, type);
 }
 
-Error check_type(const char* function, pithDataType_t type) {
-  if (type >= 0 && type < dtype_count) return {};
+Error unknown_type(const char* function, pithDataType_t type) {
   return bad(function,
              fmt::format("type is {}, expected 0 to {}", static_cast<int>(type), dtype_count - 1));
 }
 
-namespace {
-
-Error check_defined(const char* function, pithRedOp_t op, pithDataType_t type) {
-  if (is_defined(static_cast<Op>(op), static_cast<DType>(type))) [[likely]]
-    return {};
+Error undefined_op(const char* function, pithRedOp_t op, pithDataType_t type) {
   return bad(
       function,
       fmt::format("op is {} and type is {}, expected {} for this op", describe(op), describe(type),
                   op < pithBand ? "a type that is not complex" : "an integer type"));
 }
 
-}  // namespace
-
-Error check_op(const char* function, pithRedOp_t op, pithComm_t comm, pithDataType_t type) {
-  if (op >= 0 && op < op_count) return check_defined(function, op, type);
+Error check_made_op(const char* function, pithRedOp_t op, pithComm_t comm, pithDataType_t type) {
   const ReductionOps::PreMulSum* made = comm->ops.find(op);
   if (!made) {
     return bad(function, fmt::format("op is {}, expected 0 to {} or what pithRedOpCreatePreMulSum "
@@ -161,10 +149,6 @@ Error check_rank(const char* function, const char* argument, int rank, int ranks
   return bad(function, fmt::format("{} is {}, expected 0 to {}", argument, rank, ranks - 1));
 }
 
-Error check_memory(const char* function, const char* argument, const void* memory, size_t count) {
-  return count == 0 ? Error() : check_pointer(function, argument, memory);
-}
-
 Error check_stream(const char* function, pithStream_t stream) {
   if (!stream) return {};
   const Error error = check_streams();
@@ -176,7 +160,8 @@ Error check_stream(const char* function, pithStream_t stream) {
 Error resolve_stream(const char* function, pithStream_t& stream,
                      std::initializer_list<const void*> buffers) {
   if (stream) return check_stream(function, stream);
-  look_for_device_memory();
+  if (!look_for_device_memory()) [[likely]]
+    return {};
   bool any = false;
   for (const void* memory : buffers) {
     if (!memory) continue;
@@ -191,14 +176,7 @@ Error resolve_stream(const char* function, pithStream_t& stream,
   return {};
 }
 
-Error check_count(const char* function, const char* argument, size_t count, pithDataType_t type,
-                  int copies) {
-  constexpr auto limit = static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max());
-  const std::size_t unit = size_of(static_cast<DType>(type)) * static_cast<std::size_t>(copies);
-  std::size_t bytes = 0;
-  if (!__builtin_mul_overflow(count, unit, &bytes) && bytes <= limit) [[likely]]
-    return {};
-  const std::size_t most = limit / unit;
+Error too_many(const char* function, const char* argument, size_t count, size_t most) {
   return bad(function, fmt::format("{} is {}, expected at most {}", argument, count, most));
 }
 

@@ -22,8 +22,7 @@ pithResult_t report(Code code, std::string text) {
   return static_cast<pithResult_t>(code);
 }
 
-pithResult_t report(const Error& error) {
-  if (!error) return pithSuccess;
+pithResult_t report_failure(const Error& error) {
   if (error.code() == Code::in_progress) return pithInProgress;  // not a failure
   return report(error.code(), error.message());
 }

@@ -8,9 +8,14 @@
 
 namespace pith::api {
 
-// Remembers the message of an error, if there is one, and returns its code.
-pithResult_t report(const Error& error);
 pithResult_t report(Code code, std::string message);
+pithResult_t report_failure(const Error& error);
+// Remembers the message of an error, if there is one, and returns its code.
+inline pithResult_t report(const Error& error) {
+  if (!error) [[likely]]
+    return pithSuccess;
+  return report_failure(error);
+}
 const char* last_error();
 // Notes that this thread's last error is of a call on `comm`, a handle that may be freed already.
 void last_error_is_of(const void* comm);

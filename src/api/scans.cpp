@@ -14,12 +14,13 @@ Error scan(const char* function, Collective collective, const void* send, void* 
   if (!error) error = check_count(function, "count", count, type, 1);
   if (!error) error = check_memory(function, "send", send, count);
   if (error) return error;
-  const CollectiveArgs args{.collective = collective,
-                            .send = bytes_at(send),
-                            .recv = bytes_at(recv),
-                            .count = count,
-                            .type = static_cast<DType>(type)};
-  return submit_reduction(function, comm, args, op, stream);
+  return submit_reduction(function, comm,
+                          {.collective = collective,
+                           .send = bytes_at(send),
+                           .recv = bytes_at(recv),
+                           .count = count,
+                           .type = static_cast<DType>(type)},
+                          op, stream);
 }
 
 }  // namespace

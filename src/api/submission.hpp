@@ -1,6 +1,8 @@
 // What the functions that move data have in common: checks, then the communicator.
 #pragma once
 
+#include <utility>
+
 #include "api/check.hpp"
 #include "api/last_error.hpp"
 
@@ -13,7 +15,10 @@ pithResult_t concluded(pithComm_t comm, Body body) noexcept {
 }
 
 // That comm takes calls, of this type.
-Error check_call(const char* function, pithComm_t comm, pithDataType_t type);
+inline Error check_call(const char* function, pithComm_t comm, pithDataType_t type) {
+  if (Error error = check_communicator(function, comm)) return error;
+  return check_type(function, type);
+}
 
 // The caller's pointers, also where the call has no elements and does not look at them.
 struct GivenBuffers {
@@ -22,19 +27,19 @@ struct GivenBuffers {
 };
 // Both find out whose memory the buffers are if the stream is NULL. Precondition of the first:
 // check_op has accepted `op`.
-Error submit_reduction(const char* function, pithComm_t comm, CollectiveArgs args, pithRedOp_t op,
+Error submit_reduction(const char* function, pithComm_t comm, CollectiveArgs&& args, pithRedOp_t op,
                        pithStream_t stream, const GivenBuffers& given);
-Error submit_move(const char* function, pithComm_t comm, CollectiveArgs args, pithStream_t stream,
+Error submit_move(const char* function, pithComm_t comm, CollectiveArgs&& args, pithStream_t stream,
                   const GivenBuffers& given);
-inline Error submit_reduction(const char* function, pithComm_t comm, CollectiveArgs args,
+inline Error submit_reduction(const char* function, pithComm_t comm, CollectiveArgs&& args,
                               pithRedOp_t op, pithStream_t stream) {
   const GivenBuffers given{args.send.data, args.recv.data};
-  return submit_reduction(function, comm, args, op, stream, given);
+  return submit_reduction(function, comm, std::move(args), op, stream, given);
 }
-inline Error submit_move(const char* function, pithComm_t comm, CollectiveArgs args,
+inline Error submit_move(const char* function, pithComm_t comm, CollectiveArgs&& args,
                          pithStream_t stream) {
   const GivenBuffers given{args.send.data, args.recv.data};
-  return submit_move(function, comm, args, stream, given);
+  return submit_move(function, comm, std::move(args), stream, given);
 }
 
 }  // namespace pith::api

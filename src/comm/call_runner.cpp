@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <type_traits>
 
 #include "core/clock.hpp"
 #include "core/float_mode.hpp"
@@ -62,6 +63,20 @@ CallRunner::CallRunner(Links& links, CallsUnderWay& calls, CallRecorder& recorde
       tasks_(links),
       journal_(links, recorder) {}
 
+// Moves the call's data.
+template <class Args>
+Error CallRunner::make(Call& call, const Args& args) {
+  Engine& engine = links_.engine();
+  if constexpr (std::is_same_v<Args, CollectiveArgs>) {
+    if (tasks_.is_short_pair(args)) return allreduce_pair(call, args, engine);
+  }
+  Task<Error> task = tasks_.start(call, args);
+  if (!task) return out_of_memory();
+  task.handle().resume();
+  engine.drive_until([&] { return task.done(); });
+  return task.take();
+}
+
 // Runs a blocking call from its number to its end. Only one thread at a time issues calls, so the
 // counters that it alone writes need no locked operation. A thread that drains the communicator may
 // be another one; it may destroy the communicator after the last store here.
@@ -82,13 +97,7 @@ Error CallRunner::run_to_end(Args& args) {
     calls_.inside = true;
     RunningCall running;
     begin(running, call_number, args, links_.context());
-    result = out_of_memory();
-    Task<Error> task = tasks_.start(*running.call, args);
-    if (task) {
-      task.handle().resume();
-      engine.drive_until([&] { return task.done(); });
-      result = task.take();
-    }
+    result = make(*running.call, args);
     result = told_to_all(*running.call, args, result);
     end(running, is_over(result));
     calls_.inside = false;

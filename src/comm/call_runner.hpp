@@ -77,6 +77,8 @@ class CallRunner {
  private:
   template <class Args>
   Error run_to_end(Args& args);
+  template <class Args>
+  Error make(Call& call, const Args& args);
   void wait_for_epoch(std::uint32_t number);
   void refuse_from_now_on(const Error& error);
 

@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "collectives/call_args.hpp"
+#include "collectives/dense/allreduce_pair.hpp"
 #include "collectives/pair_windows.hpp"
 #include "collectives/sparse/compressed_calls.hpp"
 #include "comm/links.hpp"
@@ -25,6 +26,11 @@ class CallTasks {
   void complete(PairArgs& args) const { args.chunk_bytes = links_.model().tuning().chunk_bytes; }
   void complete(CallArgs& args) const {
     std::visit([this](auto& kind) { complete(kind); }, args);
+  }
+
+  // Whether allreduce_pair() takes the place of the task, for a thread that waits for the call.
+  bool is_short_pair(const CollectiveArgs& args) const {
+    return links_.size() == 2 && pith::is_short_pair(args, links_.model().algorithm(args), 2);
   }
 
   // With the engine's token. Null if there is no memory for the task.

@@ -6,6 +6,7 @@ namespace pith {
 
 void OpenTransports::add(std::unique_ptr<PeerTransport> transport) {
   engine_.add(*transport);
+  transport->set_oversubscribed(engine_.is_oversubscribed());
   all_.push_back(std::move(transport));
 }
 

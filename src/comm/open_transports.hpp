@@ -17,7 +17,7 @@ class OpenTransports {
   // `engine`: drives the transports and outlives them.
   explicit OpenTransports(Engine& engine) : engine_(engine) {}
 
-  // Called while the ranks connect, without the token.
+  // Called while the ranks connect, without the token, once the engine knows of its cores.
   void add(std::unique_ptr<PeerTransport> transport);
 
   template <class See>

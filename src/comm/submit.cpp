@@ -101,8 +101,8 @@ Error submit(CallTarget& target, const std::shared_ptr<Compressor>& compressor,
   return target.communicator->calls().run(args);
 }
 
-Error conclude(Error error) {
-  if (error && Group::of_this_thread().open()) Group::of_this_thread().fail(error);
+Error failing_group(Error error) {
+  if (Group::of_this_thread().open()) Group::of_this_thread().fail(error);
   return error;
 }
 

@@ -45,6 +45,7 @@ Error submit(CallTarget& target, Message message, void* stream);
 Error submit(CallTarget& target, const std::shared_ptr<Compressor>& compressor,
              const CompressedTensor& tensor, void* stream);
 // A call that is refused inside a group also fails the group.
-Error conclude(Error error);
+Error failing_group(Error error);
+inline Error conclude(Error error) { return error ? failing_group(std::move(error)) : Error(); }
 
 }  // namespace pith

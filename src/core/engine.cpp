@@ -51,12 +51,6 @@ bool yield_to_another_process() {
   return monotonic_ns() - start > time_slice_ns;
 }
 
-void relax() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
-
 }  // namespace
 
 Engine::Engine(int peers)

@@ -40,6 +40,7 @@ class Engine {
   void add(Pollable& source) { sources_.push_back(&source); }
   // More ranks than cores: spinning would keep the awaited peer off the core.
   void set_oversubscribed(bool value) { oversubscribed_ = value; }
+  bool is_oversubscribed() const { return oversubscribed_; }
 
   // Any thread; never waits for the thread that drives the engine.
   void post(Work& work);

@@ -41,6 +41,7 @@ struct Header {
   std::uint64_t digest = 0;
 
   Tag tag() const { return {comm, call, step, lane}; }
+  friend bool operator==(const Header&, const Header&) = default;
 };
 static_assert(sizeof(Header) == 32);
 

@@ -6,15 +6,14 @@ namespace pith {
 
 namespace {
 
-std::atomic<unsigned> generation{1};
+// Before any code of the library runs, as code that is inline reads the generation alone.
+[[maybe_unused]] const int registered = pthread_atfork(
+    nullptr, nullptr, [] { detail::fork_generation.fetch_add(1, std::memory_order_relaxed); });
 
 }  // namespace
 
-unsigned fork_generation() {
-  static const int registered =
-      pthread_atfork(nullptr, nullptr, [] { generation.fetch_add(1, std::memory_order_relaxed); });
-  static_cast<void>(registered);
-  return generation.load(std::memory_order_relaxed);
-}
+namespace detail {
+std::atomic<unsigned> fork_generation{1};
+}  // namespace detail
 
 }  // namespace pith

@@ -9,8 +9,14 @@
 
 namespace pith {
 
+namespace detail {
+extern std::atomic<unsigned> fork_generation;
+}  // namespace detail
+
 // Incremented in the child of every fork.
-unsigned fork_generation();
+inline unsigned fork_generation() {
+  return detail::fork_generation.load(std::memory_order_relaxed);
+}
 
 template <class T>
 class PerProcess {

@@ -57,6 +57,13 @@ class Cancellable {
   const std::function<void()>* const outer_;
 };
 
+// Between two looks of a thread that spins: leaves the core's other thread its time.
+inline void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
 // Yields while an event may come soon, then sleeps, so that a long wait does not occupy a core.
 // `idle_turns`: polls without success so far.
 inline void pause(unsigned idle_turns) {

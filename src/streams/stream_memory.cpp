@@ -164,7 +164,10 @@ Error place(CallArgs& args, const cuda::Driver& driver, Compute& device) {
 
 Error check_streams() { return cuda::driver().error(); }
 
-void look_for_device_memory() { cuda::look_for_driver(); }
+bool look_for_device_memory() {
+  cuda::look_for_driver();
+  return cuda::known_driver() != nullptr;
+}
 
 void* current_context() {
   cuda::look_for_driver();

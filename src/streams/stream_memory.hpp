@@ -19,9 +19,9 @@ struct Driver;
 
 // No error if streams can be used, else the reason.
 Error check_streams();
-// Detects whether the process has loaded the CUDA driver, so that is_device_memory() knows device
-// memory. Costs some 10 ns; called often, because a program may load CUDA at any time.
-void look_for_device_memory();
+// Whether the process has loaded the CUDA driver; from then on is_device_memory() knows device
+// memory. Costs some 20 ns; called often, because a program may load CUDA at any time.
+bool look_for_device_memory();
 // The CUDA devices that this process computes on, as cuda::uuid_of: that of this thread's context,
 // else all whose primary context is in use. Loads no library.
 std::vector<std::string> devices_in_use();

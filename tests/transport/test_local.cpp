@@ -38,22 +38,22 @@ std::string run_ranks(int ranks, const RingShape& shape, Body body) {
 
 }  // namespace
 
-TEST_CASE("local: two threads, every path, tiny rings") {
+TEST_CASE("local: two threads, every path, tiny rings", "[shm]") {
   CHECK(run_ranks(2, tiny_shape(), [](Rank& self) { check_all(self, 300000); }).empty());
 }
 
-TEST_CASE("local: two threads, long messages, default rings") {
+TEST_CASE("local: two threads, long messages, default rings", "[shm]") {
   const auto body = [](Rank& self) { check_all(self, std::size_t{8} << 20); };
   CHECK(run_ranks(2, RingShape(), body) == "");
 }
 
-TEST_CASE("local: five ranks, everyone to everyone") {
+TEST_CASE("local: five ranks, everyone to everyone", "[shm]") {
   constexpr int ranks = 5;
   const auto body = [](Rank& self) { check_everyone_to_everyone(self, ranks, 9000); };
   CHECK(run_ranks(ranks, tiny_shape(), body) == "");
 }
 
-TEST_CASE("local: any host memory is reachable") {
+TEST_CASE("local: any host memory is reachable", "[shm]") {
   const auto body = [](Rank& self) {
     const int peer = 1 - self.rank();
     std::vector<std::byte> mine = pattern(5000, static_cast<unsigned>(self.rank()));

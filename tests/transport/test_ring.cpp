@@ -2,6 +2,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <random>
 #include <utility>
 #include <vector>
@@ -61,7 +62,7 @@ constexpr std::size_t large = 4096;
 
 }  // namespace
 
-TEST_CASE("ring: there is room for what can be pushed, and for no more") {
+TEST_CASE("ring: there is room for what can be pushed, and for no more", "[shm]") {
   std::mt19937 random(7);
   for (int round = 0; round < 300; ++round) {
     OneRing ring;
@@ -81,7 +82,7 @@ TEST_CASE("ring: there is room for what can be pushed, and for no more") {
   }
 }
 
-TEST_CASE("ring: messages without a slot pass while all slots are lent") {
+TEST_CASE("ring: messages without a slot pass while all slots are lent", "[shm]") {
   OneRing ring;
   while (ring.push(large)) {
   }
@@ -95,7 +96,65 @@ TEST_CASE("ring: messages without a slot pass while all slots are lent") {
   CHECK(ring.push(in_cell));
 }
 
-TEST_CASE("local: a rank does not sleep while what it sends has room") {
+TEST_CASE("ring: a line counts once each time that it is written", "[shm]") {
+  OneRing ring;
+  CHECK(ring.sender.look_at_probe() == 0);
+  for (int round = 0; round < 3; ++round) {
+    ring.receiver.write_probe();
+    CHECK(ring.sender.look_at_probe() != 0);
+    CHECK(ring.sender.look_at_probe() == 0);
+  }
+}
+
+TEST_CASE("local: a message at the front is taken without the mailbox, if it is the one", "[shm]") {
+  std::shared_ptr<pith::LocalHub> hub = *pith::LocalHub::create(2, tiny_shape());
+  Rank zero(0, 2);
+  Rank one(1, 2);
+  pith::LocalTransport to_one(zero.scheduler, zero.mailbox, 0, hub);
+  pith::LocalTransport to_zero(one.scheduler, one.mailbox, 1, hub);
+  zero.transport = &to_one;
+  one.transport = &to_zero;
+  std::uint32_t call = 0;
+  const auto send = [&](std::size_t bytes) -> SendOp& {
+    ++call;
+    return zero.send(1, call, pattern(bytes, call));
+  };
+  const auto takes = [&](const Header& header) -> std::optional<std::vector<std::byte>> {
+    std::vector<std::byte> read(header.length);
+    const pith::FrontReader reader{[](void* context, const std::byte* payload) {
+                                     auto& into = *static_cast<std::vector<std::byte>*>(context);
+                                     std::memcpy(into.data(), payload, into.size());
+                                   },
+                                   &read};
+    if (to_zero.take_front(0, header, reader) != pith::Front::taken) return std::nullopt;
+    return read;
+  };
+  // More than there are cells and slots: all that is taken goes back.
+  for (const std::size_t bytes : {std::size_t{1}, in_cell, small, large}) {
+    for (int turn = 0; turn < 20; ++turn) {
+      const SendOp& sent = send(bytes);
+      REQUIRE(sent.remaining == 0);
+      Header other = sent.send.header;
+      ++other.digest;
+      REQUIRE_FALSE(takes(other).has_value());
+      REQUIRE(takes(sent.send.header) == sent.data);
+      REQUIRE_FALSE(takes(sent.send.header).has_value());
+    }
+  }
+  // Behind another one it waits, and what comes in pieces is never taken so.
+  send(5);
+  const SendOp& behind = send(5);
+  CHECK_FALSE(takes(behind.send.header).has_value());
+  one.wait(one.receive(0, call - 1, 5));
+  one.wait(one.receive(0, call, 5));
+  const SendOp& cut = send(large + 1);
+  CHECK_FALSE(takes(cut.send.header).has_value());
+  ReceiveOp& whole = one.receive(0, call, large + 1);
+  one.until([&] { return (zero.turn(), whole.remaining == 0); }, "pieces");
+  CHECK(same(whole.data, cut.data));
+}
+
+TEST_CASE("local: a rank does not sleep while what it sends has room", "[shm]") {
   std::shared_ptr<pith::LocalHub> hub = *pith::LocalHub::create(2, tiny_shape());
   Rank zero(0, 2);
   Rank one(1, 2);

@@ -193,6 +193,21 @@ TEST_CASE("shm: private memory of any size is copied where a call asks for it", 
   CHECK(run_forked(body) == "");
 }
 
+TEST_CASE("shm: messages are preferred once lines are quick, but not where cores are shared",
+          "[shm]") {
+  const auto body = [](int rank, const Names& names) {
+    ShmRank self(rank, names, {});
+    const int peer = 1 - rank;
+    self.meet(peer, 10);
+    must(rank != 0 || !self.shm.prefers_messages(peer), "the peer has written no line");
+    self.meet(peer, 11);
+    self.shm.set_oversubscribed(true);
+    for (int i = 0; i < 8; ++i) must(!self.shm.prefers_messages(peer), "oversubscribed");
+    leave(self);
+  };
+  CHECK(run_forked(body) == "");
+}
+
 TEST_CASE("shm: no copies where they are switched off", "[shm]") {
   const auto body = [](int rank, const Names& names) {
     ShmOptions options;
