@@ -58,8 +58,8 @@ class Transport : public Pollable {
   // Messages up to this size are delivered whole, so they can be borrowed in place.
   virtual std::size_t slot_bytes() const = 0;
 
-  // Reads the peer's next message where it lies, if it has come whole and has this header; the
-  // mailbox never sees it. Only for who knows that none is stored there that came before it.
+  // Reads the peer's next message where it lies, if it has come whole and has this header, which no
+  // message has that the mailbox has stored. The mailbox never sees it.
   virtual Front take_front(int, const Header&, const FrontReader&) { return Front::hidden; }
 
   // From this size on, messages can be sent directly from memory of this kind (Send::direct), and

@@ -45,7 +45,7 @@ bool start(Transport& transport, Send& send) {
 
 // Takes the peer's message from where the transport has it. False: it has not come yet.
 bool take_at_once(Call& call, const CollectiveArgs& args, const Send& send, int turns) {
-  // What is stored came before what the transport has.
+  // Among what is stored may be the message itself.
   if (call.mailbox().backlog() != 0) return false;
   struct Sum {
     Call& call;

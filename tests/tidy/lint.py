@@ -130,11 +130,12 @@ def choose(database, changed):
 CLANG_TIDY = "clang-tidy-16"
 
 
-NOT_FOR_CLANG = re.compile(r" -fcoroutines| -fpch-preprocess| -include \S*/cmake_pch\.hxx")
+NOT_FOR_CLANG = re.compile(r" -fcoroutines| -fpch-preprocess| -include \S*/cmake_pch\.hxx"
+                           r"| -mmemset-strategy=\S*")
 
 
 def write_database(tree, commands):
-    """clang knows no -fcoroutines, and cannot read headers that gcc has precompiled."""
+    """clang knows neither -fcoroutines nor -mmemset-strategy, and cannot read headers that gcc has precompiled."""
     folder = os.path.join(tree, "lint")
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, "compile_commands.json"), "w", encoding="utf-8") as file:
