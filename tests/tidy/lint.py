@@ -135,7 +135,7 @@ NOT_FOR_CLANG = re.compile(r" -fcoroutines| -fpch-preprocess| -include \S*/cmake
 
 
 def write_database(tree, commands):
-    """clang knows neither -fcoroutines nor -mmemset-strategy, and cannot read headers that gcc has precompiled."""
+    """clang knows no flags of gcc alone, and cannot read headers that gcc has precompiled."""
     folder = os.path.join(tree, "lint")
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, "compile_commands.json"), "w", encoding="utf-8") as file:
