@@ -28,14 +28,14 @@ Error set_op(const char* function, pithRedOp_t op, pithComm_t comm, pithStream_t
 
 }  // namespace
 
-Error submit_reduction(const char* function, pithComm_t comm, CollectiveArgs&& args, pithRedOp_t op,
+Error submit_reduction(const char* function, pithComm_t comm, CollectiveArgs& args, pithRedOp_t op,
                        pithStream_t stream, const GivenBuffers& given) {
   if (Error error = resolve_stream(function, stream, {given.send, given.recv})) return error;
   if (Error error = set_op(function, op, comm, stream, args)) return error;
   return submit(*comm, args, stream);
 }
 
-Error submit_move(const char* function, pithComm_t comm, CollectiveArgs&& args, pithStream_t stream,
+Error submit_move(const char* function, pithComm_t comm, CollectiveArgs& args, pithStream_t stream,
                   const GivenBuffers& given) {
   if (Error error = resolve_stream(function, stream, {given.send, given.recv})) return error;
   return submit(*comm, args, stream);

@@ -1,8 +1,6 @@
 // What the functions that move data have in common: checks, then the communicator.
 #pragma once
 
-#include <utility>
-
 #include "api/check.hpp"
 #include "api/last_error.hpp"
 
@@ -26,20 +24,20 @@ struct GivenBuffers {
   const void* recv;
 };
 // Both find out whose memory the buffers are if the stream is NULL. Precondition of the first:
-// check_op has accepted `op`.
-Error submit_reduction(const char* function, pithComm_t comm, CollectiveArgs&& args, pithRedOp_t op,
+// check_op has accepted `op`. `args` are completed in place.
+Error submit_reduction(const char* function, pithComm_t comm, CollectiveArgs& args, pithRedOp_t op,
                        pithStream_t stream, const GivenBuffers& given);
-Error submit_move(const char* function, pithComm_t comm, CollectiveArgs&& args, pithStream_t stream,
+Error submit_move(const char* function, pithComm_t comm, CollectiveArgs& args, pithStream_t stream,
                   const GivenBuffers& given);
 inline Error submit_reduction(const char* function, pithComm_t comm, CollectiveArgs&& args,
                               pithRedOp_t op, pithStream_t stream) {
   const GivenBuffers given{args.send.data, args.recv.data};
-  return submit_reduction(function, comm, std::move(args), op, stream, given);
+  return submit_reduction(function, comm, args, op, stream, given);
 }
 inline Error submit_move(const char* function, pithComm_t comm, CollectiveArgs&& args,
                          pithStream_t stream) {
   const GivenBuffers given{args.send.data, args.recv.data};
-  return submit_move(function, comm, std::move(args), stream, given);
+  return submit_move(function, comm, args, stream, given);
 }
 
 }  // namespace pith::api

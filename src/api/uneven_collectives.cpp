@@ -113,7 +113,7 @@ Error allgather_v(pithComm_t comm, const void* send, void* recv, const BlockArgu
                       .count = mean_of(sizes->all, blocks.size()),
                       .type = static_cast<DType>(type),
                       .uneven = {nullptr, blocks.data(), blocks.size()}};
-  return submit_move(function, comm, std::move(args), stream, {send, recv});
+  return submit_move(function, comm, args, stream, {send, recv});
 }
 
 Error reduce_scatter_v(pithComm_t comm, const void* send, void* recv, const BlockArguments& given,
@@ -133,7 +133,7 @@ Error reduce_scatter_v(pithComm_t comm, const void* send, void* recv, const Bloc
                       .count = mean_of(sizes->all, blocks.size()),
                       .type = static_cast<DType>(type),
                       .uneven = {blocks.data(), nullptr, blocks.size()}};
-  return submit_reduction(function, comm, std::move(args), op, stream, {send, recv});
+  return submit_reduction(function, comm, args, op, stream, {send, recv});
 }
 
 Error check_alltoall(const char* function, const void* send, std::span<const Range> out,
@@ -175,7 +175,7 @@ Error alltoall_v(pithComm_t comm, const void* send, const BlockArguments& sent, 
                       .count = alltoall_count(static_cast<DType>(type)),
                       .type = static_cast<DType>(type),
                       .uneven = {out.data(), in.data(), out.size()}};
-  return submit_move(function, comm, std::move(args), stream, {send, recv});
+  return submit_move(function, comm, args, stream, {send, recv});
 }
 
 }  // namespace

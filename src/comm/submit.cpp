@@ -73,7 +73,7 @@ Error submit(CallTarget& target, const std::shared_ptr<Compressor>& compressor,
              const CompressedTensor& given, void* stream) {
   Claimed claimed(*compressor);
   if (Group::of_this_thread().open()) {
-    const Error error = collect(target, stream, compressor, given);
+    Error error = collect(target, stream, compressor, given);
     claimed.keep();
     return error;
   }
