@@ -269,7 +269,7 @@ TEST_CASE("calls have the same parameters on all ranks, whatever arrives when", 
       {1, 500, 5'000}, "test_control 'calls have the same parameters*'", [&](std::uint64_t seed) {
         const Trouble trouble{(seed & 1) != 0, (seed & 2) != 0, (seed & 4) != 0, (seed & 24) == 24};
         Story story(seed, trouble);
-        const std::string wrong = story.run();
+        std::string wrong = story.run();
         story.add_to(totals);
         return wrong;
       });
@@ -292,7 +292,7 @@ TEST_CASE("a promised call is not begun before its change is decided", "[control
   std::atomic<int> wrong{0};
   std::thread calls([&] {
     std::uint32_t version = 0;
-    for (unsigned n = 0; !ended.load(std::memory_order_relaxed); ++n) {
+    while (!ended.load(std::memory_order_relaxed)) {
       const std::uint32_t number = next.load(std::memory_order_relaxed);
       if (gate.stops(number)) {
         if (gate.pass(number) == EpochGate::Passage::waits) {
