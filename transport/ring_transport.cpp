@@ -216,7 +216,8 @@ Front RingTransport::take_front(int rank, const Header& header, const FrontReade
 }
 
 bool RingTransport::prefers_messages(int rank) {
-  if (is_oversubscribed()) return false;  // a message would wait until its peer has a core
+  // With more ranks than cores a message would wait until its peer has one.
+  if (!joined(rank) || is_oversubscribed()) return false;
   Peer& peer = *peers_[static_cast<std::size_t>(rank)];
   const std::uint64_t took_ns = peer.out.look_at_probe();
   peer.in.write_probe();

@@ -193,6 +193,13 @@ TEST_CASE("shm: private memory of any size is copied where a call asks for it", 
   CHECK(run_forked(body) == "");
 }
 
+TEST_CASE("shm: nothing is preferred for a peer that is not attached", "[shm]") {
+  pith::Scheduler scheduler;
+  pith::Mailbox mailbox(scheduler, 2);
+  pith::ShmTransport alone(scheduler, mailbox, 0, 2, {});
+  CHECK_FALSE(alone.prefers_messages(1));
+}
+
 TEST_CASE("shm: messages are preferred once lines are quick, but not where cores are shared",
           "[shm]") {
   const auto body = [](int rank, const Names& names) {
