@@ -12,6 +12,14 @@
 
 namespace ranks {
 
+// Every link, with so many ranks.
+inline void on_every_link(int size, const Body& body) {
+  for (const Setup& setup : every_link()) {
+    INFO(name_of(setup));
+    CHECK(run(size, setup, body) == "");
+  }
+}
+
 // Every link, with `least` to `most` ranks: each number of them on every second link, and with
 // PITH_TEST_FULL=1 on all.
 inline void on_links(int least, int most, const std::function<void(const Setup&, int)>& body) {

@@ -4,7 +4,7 @@
 #include <thread>
 
 #include "catch.hpp"
-#include "ranks.hpp"
+#include "everywhere.hpp"
 
 using namespace ranks;
 
@@ -359,17 +359,10 @@ void on_processes(int size, const Body& body) {
   }
 }
 
-void everywhere(int size, const Body& body) {
-  for (const Setup& setup : every_link()) {
-    INFO(name_of(setup));
-    CHECK(run(size, setup, body) == "");
-  }
-}
-
 }  // namespace
 
-TEST_CASE("groups nest", "[groups]") { everywhere(3, nested); }
-TEST_CASE("groups without calls", "[groups]") { everywhere(2, empty_groups); }
+TEST_CASE("groups nest", "[groups]") { on_every_link(3, nested); }
+TEST_CASE("groups without calls", "[groups]") { on_every_link(2, empty_groups); }
 TEST_CASE("a group of several communicators in any order", "[groups]") {
   for (const Setup& setup : every_link()) {
     INFO(name_of(setup));
@@ -381,24 +374,24 @@ TEST_CASE("one thread drives all ranks", "[groups][threads]") {
   CHECK(run(1, alone(), one_thread) == "");
 }
 TEST_CASE("several groups in flight", "[groups]") {
-  everywhere(2, in_flight);
-  everywhere(3, in_flight);
+  on_every_link(2, in_flight);
+  on_every_link(3, in_flight);
 }
 TEST_CASE("groups that end on another thread", "[groups]") {
-  everywhere(2, ends_on_another_thread);
+  on_every_link(2, ends_on_another_thread);
 }
 TEST_CASE("groups progress while the caller computes", "[groups]") {
-  everywhere(2, progresses_alone);
+  on_every_link(2, progresses_alone);
 }
-TEST_CASE("errors inside a group", "[groups]") { everywhere(2, errors_in_groups); }
+TEST_CASE("errors inside a group", "[groups]") { on_every_link(2, errors_in_groups); }
 TEST_CASE("groups that end wrongly", "[groups]") { CHECK(run(1, alone(), wrong_ends) == ""); }
-TEST_CASE("finalize waits for the background", "[groups]") { everywhere(2, finalize_waits); }
+TEST_CASE("finalize waits for the background", "[groups]") { on_every_link(2, finalize_waits); }
 
 TEST_CASE("a communicator does not end before a group's calls of it", "[groups]") {
-  everywhere(2, not_before_its_calls);
+  on_every_link(2, not_before_its_calls);
 }
 TEST_CASE("an abort does, and what is revoked", "[groups]") {
-  everywhere(2, abort_before_its_calls);
+  on_every_link(2, abort_before_its_calls);
 }
 
 TEST_CASE("groups between threads", "[threads]") {

@@ -8,6 +8,7 @@
 
 #include "catch.hpp"
 #include "compressed.hpp"
+#include "everywhere.hpp"
 
 using namespace ranks;
 
@@ -234,10 +235,7 @@ void last_error_from_another_thread(Rank& self) {
 }  // namespace
 
 TEST_CASE("abort while a call waits for its memory", "[failure][threads]") {
-  for (const Setup& setup : every_link()) {
-    INFO(name_of(setup));
-    CHECK(run(2, setup, abort_in_a_call_on_shared_memory) == "");
-  }
+  on_every_link(2, abort_in_a_call_on_shared_memory);
 }
 
 TEST_CASE("a group makes a communicator in the background and calls another", "[groups]") {

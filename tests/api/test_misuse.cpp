@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "catch.hpp"
-#include "ranks.hpp"
+#include "everywhere.hpp"
 
 using namespace ranks;
 
@@ -304,12 +304,7 @@ Call premultiplied(std::size_t count) {
 
 }  // namespace
 
-TEST_CASE("bad arguments of collectives", "[misuse]") {
-  for (const Setup& setup : every_link()) {
-    INFO(name_of(setup));
-    CHECK(run(2, setup, bad_arguments) == "");
-  }
-}
+TEST_CASE("bad arguments of collectives", "[misuse]") { on_every_link(2, bad_arguments); }
 
 TEST_CASE("bad arguments alone", "[misuse]") {
   CHECK(run(1, alone(), bad_creation) == "");

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "catch.hpp"
-#include "ranks.hpp"
+#include "everywhere.hpp"
 
 using namespace ranks;
 
@@ -416,12 +416,7 @@ TEST_CASE("too little room for the dead", "[misuse]") {
   CHECK(run(4, setup, too_little_room) == "");
 }
 
-TEST_CASE("bad arguments of moves", "[misuse]") {
-  for (const Setup& setup : every_link()) {
-    INFO(name_of(setup));
-    CHECK(run(2, setup, bad_moves) == "");
-  }
-}
+TEST_CASE("bad arguments of moves", "[misuse]") { on_every_link(2, bad_moves); }
 
 TEST_CASE("operations on bits refuse floats", "[misuse]") {
   CHECK(run(3, Setup(), bits_of_floats) == "");

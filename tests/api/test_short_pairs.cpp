@@ -144,21 +144,14 @@ void one_dies(Rank& self) {
   ok(pithCommAbort(comm));
 }
 
-void on_all_links(const Body& body) {
-  for (const Setup& setup : every_link()) {
-    INFO(name_of(setup));
-    CHECK(run(2, setup, body) == "");
-  }
-}
-
 }  // namespace
 
-TEST_CASE("a short pair mixes with groups", "[pairs]") { on_all_links(ways_mix); }
-TEST_CASE("a short pair waits for a late rank", "[pairs]") { on_all_links(one_is_late); }
-TEST_CASE("a short pair among other messages", "[pairs]") { on_all_links(others_come_before); }
-TEST_CASE("averages of a short pair", "[pairs]") { on_all_links(averages); }
-TEST_CASE("a short pair disagrees", "[pairs]") { on_all_links(counts_differ); }
-TEST_CASE("a short pair is aborted", "[pairs]") { on_all_links(aborted); }
+TEST_CASE("a short pair mixes with groups", "[pairs]") { on_every_link(2, ways_mix); }
+TEST_CASE("a short pair waits for a late rank", "[pairs]") { on_every_link(2, one_is_late); }
+TEST_CASE("a short pair among other messages", "[pairs]") { on_every_link(2, others_come_before); }
+TEST_CASE("averages of a short pair", "[pairs]") { on_every_link(2, averages); }
+TEST_CASE("a short pair disagrees", "[pairs]") { on_every_link(2, counts_differ); }
+TEST_CASE("a short pair is aborted", "[pairs]") { on_every_link(2, aborted); }
 TEST_CASE("a rank of a short pair dies", "[pairs]") {
   for (Setup setup : between_processes()) {
     INFO(name_of(setup));
