@@ -183,6 +183,8 @@ class Call {
   std::uint16_t first_lane_ = 0;
 };
 
+inline std::size_t ranks_of(const Call& call) { return static_cast<std::size_t>(call.size()); }
+
 inline void Call::prepare(Receive& receive, int from, std::uint16_t lane,
                           std::uint32_t step) const {
   receive.comm = context_.comm;

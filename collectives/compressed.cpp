@@ -35,12 +35,6 @@ const SparseExchange& exchange_of(const Spec& spec) {
                        [&](const SparseExchange& exchange) { return exchange.name == name; });
 }
 
-std::size_t elements_of(std::span<const CompressedTensor> tensors) {
-  std::size_t all = 0;
-  for (const CompressedTensor& tensor : tensors) all += tensor.count;
-  return all;
-}
-
 // Whether the call sums inside hosts first, and hosts have several ranks.
 bool is_by_host(const CallContext& context, const Spec& spec) {
   return spec.by_host && context.hosts && !context.hosts->alone();

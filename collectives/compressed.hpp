@@ -42,6 +42,12 @@ struct CompressedTensor {
   Compute* device = nullptr;
 };
 
+inline std::size_t elements_of(std::span<const CompressedTensor> tensors) {
+  std::size_t all = 0;
+  for (const CompressedTensor& tensor : tensors) all += tensor.count;
+  return all;
+}
+
 inline float divisor_of(const CompressedTensor& tensor, int ranks) {
   if (!tensor.average) return 1;
   return tensor.divisor != 0 ? tensor.divisor : static_cast<float>(ranks);

@@ -43,8 +43,6 @@ constexpr std::uint8_t role_connector = 1;
 constexpr std::uint8_t role_acceptor = 2;
 constexpr std::uint32_t accepted = 0x454D4F43;
 
-bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
-
 bool allowed(int expected, std::int32_t value) {
   return expected == Greeting::any ? value >= 0 : value == expected;
 }

@@ -6,6 +6,7 @@
 
 #include <sys/socket.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -47,6 +48,11 @@ struct Address {
   sockaddr_storage storage{};
   socklen_t length = 0;
 };
+
+// Whether an operation that failed so on a non-blocking socket can succeed later.
+inline bool would_block(int error) {
+  return error == EAGAIN || error == EWOULDBLOCK || error == EINTR;
+}
 
 // "127.0.0.1:5000" or "[::1]:5000"; numeric only, so that no name server is asked.
 Expected<Address> parse_address(std::string_view text);

@@ -13,8 +13,8 @@ namespace pith {
 
 namespace {
 
-constexpr std::uint32_t fold_step = 1000;
-constexpr std::uint32_t unfold_step = 1001;
+constexpr std::uint32_t extra_step = 1000;
+constexpr std::uint32_t extra_back_step = 1001;
 
 }  // namespace
 
@@ -24,15 +24,15 @@ Task<Error> allreduce_recursive_doubling(Call& call, CollectiveArgs args) {
   const int rank = call.rank();
 
   if (rank >= q) {
-    Error error = co_await call.send(rank - q, 0, fold_step, args.send);
+    Error error = co_await call.send(rank - q, 0, extra_step, args.send);
     if (error) co_return error;
-    co_return co_await call.recv(rank - q, 0, unfold_step, args.recv);
+    co_return co_await call.recv(rank - q, 0, extra_back_step, args.recv);
   }
 
   Bytes have = args.send;
   Fence reduced;
   if (rank < extra) {
-    Expected<Borrowed> theirs = co_await call.borrow(rank + q, 0, fold_step, have.size);
+    Expected<Borrowed> theirs = co_await call.borrow(rank + q, 0, extra_step, have.size);
     if (!theirs) co_return theirs.error();
     reduced = reduce(call, args, args.recv, have.data, theirs->data);
     call.give_back(*theirs, reduced);
@@ -50,7 +50,7 @@ Task<Error> allreduce_recursive_doubling(Call& call, CollectiveArgs args) {
     have = args.recv;
   }
   reduced = finish(call, args, args.recv, reduced);
-  if (rank < extra) co_return co_await call.send(rank + q, 0, unfold_step, args.recv, reduced);
+  if (rank < extra) co_return co_await call.send(rank + q, 0, extra_back_step, args.recv, reduced);
   co_await call.until(reduced);
   co_return Error();
 }

@@ -13,7 +13,7 @@ namespace pith {
 
 namespace {
 
-constexpr std::uint16_t values_lane = 2;
+constexpr std::uint16_t sums_lane = 2;
 constexpr std::uint16_t dense_lanes = 128;  // lanes a round; the first round's begin here
 
 // --- taking ---
@@ -139,7 +139,7 @@ Task<Error> sum_directly(Call& call, ExclusiveElection& election, std::size_t ro
   sum.count = sums.count;
   sum.type = type;
   sum.parts = std::span(&keeper.part, 1);
-  sum.lane = values_lane;
+  sum.lane = sums_lane;
   sum.step = static_cast<std::uint32_t>(round);
   sum.ready = sums.ready;
   Error error = co_await sum_values(call, sum, *election.args.traffic);

@@ -42,19 +42,11 @@ constexpr std::uint16_t sum_lane = 2;  // and the next one
 constexpr std::uint16_t bins_lanes = 4;
 constexpr std::uint16_t dense_lanes = 128;
 
-std::size_t ranks_of(const Call& call) { return static_cast<std::size_t>(call.size()); }
-
-std::size_t elements_of(const SparseCall& args) {
-  std::size_t all = 0;
-  for (const CompressedTensor& tensor : args.tensors) all += tensor.count;
-  return all;
-}
-
 // The pieces of one call, and the rank that elects in each.
 class Plan {
  public:
   Plan(Call& call, const SparseCall& args)
-      : call_(call), args_(args), all_(elements_of(args)), size_(count_pieces()) {
+      : call_(call), args_(args), all_(elements_of(args.tensors)), size_(count_pieces()) {
     const std::size_t room = std::max<std::size_t>(size_, 1);
     pieces_ = Scratch(call.host_compute(), room * sizeof(DeftPiece));
     bins_ = Scratch(call.host_compute(), room * sizeof(std::uint32_t));

@@ -17,12 +17,6 @@ namespace pith {
 
 namespace {
 
-std::size_t elements_of(const SparseCall& args) {
-  std::size_t all = 0;
-  for (const CompressedTensor& tensor : args.tensors) all += tensor.count;
-  return all;
-}
-
 // Adds the residual that this rank keeps for its host (hierarchy=host) to its contribution.
 void add_slice(Call& call, const SparseCall& args, const CompressedTensor& tensor,
                std::byte* given) {
@@ -126,7 +120,7 @@ Task<Error> allreduce_dense(Call& call, SparseCall args) {
   const VectorQueue queue = args.queue(call);
   co_await queue.until(start_adding(call, args));
   const bool poisoned = finish_adding(args);
-  const std::size_t all = elements_of(args);
+  const std::size_t all = elements_of(args.tensors);
   const MemoryKind kind = queue.vectors().kind();
   Scratch given;
   Scratch taken;

@@ -10,7 +10,6 @@
 
 namespace pith {
 
-inline std::size_t ranks_of(const Call& call) { return static_cast<std::size_t>(call.size()); }
 // Partitions belong to the caller's ranks, not to places in the order (rank_order.hpp).
 inline std::size_t own_partition(const Call& call, const Compressor& compressor) {
   return ExdynaControl::owned(compressor.step, static_cast<std::size_t>(call.callers_rank()),

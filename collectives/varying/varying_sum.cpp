@@ -56,8 +56,9 @@ std::size_t put_head(std::uint32_t flags, std::byte* out) {
 }
 
 // One parcel's exchange on this rank.
-struct Exchange {
-  Exchange(Call& call, const VaryingParcel& whole, std::uint32_t number, std::uint32_t& all_flags)
+struct VaryingExchange {
+  VaryingExchange(Call& call, const VaryingParcel& whole, std::uint32_t number,
+                  std::uint32_t& all_flags)
       : parcel(whole),
         step(number),
         flags(all_flags),
@@ -92,7 +93,7 @@ void negate(Call& call, const float* in, std::size_t count, float* out) {
 }
 
 // Codes this rank's values for their owner, and notes that they leave.
-std::size_t encode_own(Call& call, const Exchange& exchange, Range segment, std::byte* out) {
+std::size_t encode_own(Call& call, const VaryingExchange& exchange, Range segment, std::byte* out) {
   const VaryingParcel& parcel = exchange.parcel;
   std::size_t bytes = put_head(exchange.flags, out);
   parcel.for_each_part(segment, [&](const VaryingSlice& part) {
@@ -104,7 +105,7 @@ std::size_t encode_own(Call& call, const Exchange& exchange, Range segment, std:
   return bytes;
 }
 
-Task<Error> send_to_owner(Call& call, Exchange& exchange, int distance) {
+Task<Error> send_to_owner(Call& call, VaryingExchange& exchange, int distance) {
   const int to = wrap(call.rank() + distance, call.size());
   const Range segment = exchange.parcel.segment(to, call.size());
   const Scratch message(call.host_compute(), exchange.parcel.most_bytes(segment));
@@ -113,7 +114,7 @@ Task<Error> send_to_owner(Call& call, Exchange& exchange, int distance) {
   co_return co_await call.send(to, scatter_lane, exchange.step, message.bytes().part(0, bytes));
 }
 
-Task<Error> receive_for_sum(Call& call, Exchange& exchange, int distance) {
+Task<Error> receive_for_sum(Call& call, VaryingExchange& exchange, int distance) {
   const int from = wrap(call.rank() - distance, call.size());
   const Bytes room =
       exchange.messages.bytes().part(static_cast<std::size_t>(from) * exchange.room, exchange.room);
@@ -126,7 +127,7 @@ Task<Error> receive_for_sum(Call& call, Exchange& exchange, int distance) {
 }
 
 // These return false if what `who` has sent cannot be read.
-bool read_heads(const Call& call, Exchange& exchange, int& who) {
+bool read_heads(const Call& call, VaryingExchange& exchange, int& who) {
   for (who = 0; who < call.size(); ++who) {
     VaryingHead head;
     if (who == call.rank()) continue;
@@ -136,7 +137,7 @@ bool read_heads(const Call& call, Exchange& exchange, int& who) {
   return true;
 }
 
-bool add_part(Call& call, const Exchange& exchange, const VaryingSlice& part, int& who) {
+bool add_part(Call& call, const VaryingExchange& exchange, const VaryingSlice& part, int& who) {
   const std::size_t n = part.range.size;
   auto* const sums = reinterpret_cast<std::byte*>(exchange.parcel.sums(part));
   for (who = 0; who < call.size(); ++who) {
@@ -157,7 +158,7 @@ bool add_part(Call& call, const Exchange& exchange, const VaryingSlice& part, in
 }
 
 // Codes the sums, and puts in their place what they are decoded to.
-std::size_t encode_sums(Call& call, const Exchange& exchange, const VaryingSlice& part,
+std::size_t encode_sums(Call& call, const VaryingExchange& exchange, const VaryingSlice& part,
                         std::byte* out) {
   const VaryingCoding& coding = exchange.coding();
   const std::size_t n = part.range.size;
@@ -176,7 +177,7 @@ std::size_t encode_sums(Call& call, const Exchange& exchange, const VaryingSlice
 }
 
 // Adds up this rank's segment, and codes the sum.
-bool add_up(Call& call, Exchange& exchange, int& who) {
+bool add_up(Call& call, VaryingExchange& exchange, int& who) {
   if (!read_heads(call, exchange, who)) return false;
   std::byte* const out = exchange.sum.bytes().data;
   exchange.sum_bytes = put_head(exchange.flags, out);
@@ -193,14 +194,14 @@ bool add_up(Call& call, Exchange& exchange, int& who) {
   return true;
 }
 
-Task<Error> send_sum(Call& call, Exchange& exchange, int distance) {
+Task<Error> send_sum(Call& call, VaryingExchange& exchange, int distance) {
   exchange.parcel.args().traffic->sent += exchange.sum_bytes;
   const int to = wrap(call.rank() + distance, call.size());
   co_return co_await call.send(to, gather_lane, exchange.step,
                                exchange.sum.bytes().part(0, exchange.sum_bytes));
 }
 
-Task<Error> receive_sum(Call& call, Exchange& exchange, int distance) {
+Task<Error> receive_sum(Call& call, VaryingExchange& exchange, int distance) {
   const VaryingParcel& parcel = exchange.parcel;
   const int from = wrap(call.rank() - distance, call.size());
   const Range segment = parcel.segment(from, call.size());
@@ -222,8 +223,8 @@ Task<Error> receive_sum(Call& call, Exchange& exchange, int distance) {
 }
 
 // Sends and receives at the same time: a message may not leave before its receiver waits for it.
-using Work = Task<Error> (*)(Call& call, Exchange& exchange, int distance);
-Task<Error> run_half(Call& call, Exchange& exchange, Work send, Work receive) {
+using Work = Task<Error> (*)(Call& call, VaryingExchange& exchange, int distance);
+Task<Error> run_half(Call& call, VaryingExchange& exchange, Work send, Work receive) {
   std::array<Task<Error>, 2> both;
   both[0] = with_every_other(
       call, [&call, &exchange, send](int distance) { return send(call, exchange, distance); });
@@ -252,7 +253,7 @@ Task<Error> sum_varying(Call& call, const VaryingParcel& parcel, std::uint32_t s
     deliver_own(call, parcel);
     co_return Error();
   }
-  Exchange exchange(call, parcel, step, flags);
+  VaryingExchange exchange(call, parcel, step, flags);
   Task<Error> scattering = run_half(call, exchange, send_to_owner, receive_for_sum);
   Error error = co_await std::move(scattering);
   if (error) co_return error;

@@ -14,10 +14,6 @@ std::string with_name(std::span<const std::string_view> names, int number) {
                : std::to_string(number);
 }
 
-Error bad(const char* function, const std::string& what) {
-  return {Code::invalid_argument, fmt::format("{}: {}", function, what)};
-}
-
 bool is_busy(const pithComm& comm) {
   const std::lock_guard lock(comm.guard);
   return comm.background && !comm.background.done();
@@ -26,16 +22,20 @@ bool is_busy(const pithComm& comm) {
 Error check_exists(const char* function, pithComm_t comm) {
   if (Error error = check_handle(function, comm)) return error;
   if (comm->made()) return {};
-  return bad(function, comm->being_made ? "comm is not ready: it is still being made"
-                                        : "comm is not ready: its creation failed");
+  return refused(function, comm->being_made ? "comm is not ready: it is still being made"
+                                            : "comm is not ready: its creation failed");
 }
 
 Error check_takes_calls(const char* function, const pithComm& comm) {
   if (!comm.finalized) return {};
-  return bad(function, "comm is finalized, expected one that still takes calls");
+  return refused(function, "comm is finalized, expected one that still takes calls");
 }
 
 }  // namespace
+
+Error refused(const char* function, const std::string& what) {
+  return {Code::invalid_argument, fmt::format("{}: {}", function, what)};
+}
 
 Error told_by(const char* function, const Error& error) {
   if (!error) return {};
@@ -43,19 +43,20 @@ Error told_by(const char* function, const Error& error) {
 }
 
 Error null_pointer(const char* function, const char* argument) {
-  return bad(function, fmt::format("{} is NULL, expected a pointer", argument));
+  return refused(function, fmt::format("{} is NULL, expected a pointer", argument));
 }
 
 Error destroyed_before(const char* function) {
-  return bad(function, "comm was destroyed, expected a communicator");
+  return refused(function, "comm was destroyed, expected a communicator");
 }
 
 Error unusable_handle(const char* function, pithComm_t comm) {
-  if (!comm) return bad(function, "comm is NULL, expected a communicator");
+  if (!comm) return refused(function, "comm is NULL, expected a communicator");
   if (comm->destroyed.load(std::memory_order_relaxed)) return destroyed_before(function);
-  return bad(function,
-             "comm was made before this process was forked, or is no communicator at all; expected "
-             "one that was made here");
+  return refused(
+      function,
+      "comm was made before this process was forked, or is no communicator at all; expected "
+      "one that was made here");
 }
 
 Error check_made(const char* function, pithComm_t comm) {
@@ -66,7 +67,7 @@ Error check_made(const char* function, pithComm_t comm) {
 Error check_queried(const char* function, pithComm_t comm) {
   if (Error error = check_handle(function, comm)) return error;
   if (!comm->blocking && is_busy(*comm)) {
-    return bad(
+    return refused(
         function,
         "comm is busy: its last call with blocking = 0 runs until pithCommGetAsyncError says "
         "otherwise");
@@ -108,12 +109,12 @@ std::string describe(pithDataType_t type) {
 }
 
 Error unknown_type(const char* function, pithDataType_t type) {
-  return bad(function,
-             fmt::format("type is {}, expected 0 to {}", static_cast<int>(type), dtype_count - 1));
+  return refused(function, fmt::format("type is {}, expected 0 to {}", static_cast<int>(type),
+                                       dtype_count - 1));
 }
 
 Error undefined_op(const char* function, pithRedOp_t op, pithDataType_t type) {
-  return bad(
+  return refused(
       function,
       fmt::format("op is {} and type is {}, expected {} for this op", describe(op), describe(type),
                   op < pithBand ? "a type that is not complex" : "an integer type"));
@@ -122,39 +123,42 @@ Error undefined_op(const char* function, pithRedOp_t op, pithDataType_t type) {
 Error check_made_op(const char* function, pithRedOp_t op, pithComm_t comm, pithDataType_t type) {
   const ReductionOps::PreMulSum* made = comm->ops.find(op);
   if (!made) {
-    return bad(function, fmt::format("op is {}, expected 0 to {} or what pithRedOpCreatePreMulSum "
-                                     "made for this communicator",
-                                     static_cast<int>(op), op_count - 1));
+    return refused(function,
+                   fmt::format("op is {}, expected 0 to {} or what pithRedOpCreatePreMulSum "
+                               "made for this communicator",
+                               static_cast<int>(op), op_count - 1));
   }
   if (made->type == static_cast<DType>(type)) return {};
-  return bad(function, fmt::format("op {} was made for type {}, expected an operation for type {}",
-                                   static_cast<int>(op), name_of(made->type),
-                                   name_of(static_cast<DType>(type))));
+  return refused(
+      function,
+      fmt::format("op {} was made for type {}, expected an operation for type {}",
+                  static_cast<int>(op), name_of(made->type), name_of(static_cast<DType>(type))));
 }
 
 Error check_scan_op(const char* function, pithRedOp_t op) {
   if (op != pithAvg) return {};
-  return bad(function, fmt::format("op is {}, expected one that does not divide: the number of "
-                                   "operands is another one on each rank",
-                                   describe(op)));
+  return refused(function, fmt::format("op is {}, expected one that does not divide: the number of "
+                                       "operands is another one on each rank",
+                                       describe(op)));
 }
 
 Error check_sum(const char* function, pithRedOp_t op) {
   if (op == pithSum || op == pithAvg) return {};
-  return bad(function, fmt::format("op is {}, expected pithSum (0) or pithAvg (4)", describe(op)));
+  return refused(function,
+                 fmt::format("op is {}, expected pithSum (0) or pithAvg (4)", describe(op)));
 }
 
 Error check_rank(const char* function, const char* argument, int rank, int ranks) {
   if (rank >= 0 && rank < ranks) return {};
-  return bad(function, fmt::format("{} is {}, expected 0 to {}", argument, rank, ranks - 1));
+  return refused(function, fmt::format("{} is {}, expected 0 to {}", argument, rank, ranks - 1));
 }
 
 Error check_stream(const char* function, pithStream_t stream) {
   if (!stream) return {};
   const Error error = check_streams();
   if (!error) return {};
-  return bad(function, fmt::format("stream is {}, expected NULL for host memory: {}", stream,
-                                   error.message()));
+  return refused(function, fmt::format("stream is {}, expected NULL for host memory: {}", stream,
+                                       error.message()));
 }
 
 Error resolve_stream(const char* function, pithStream_t& stream,
@@ -177,7 +181,7 @@ Error resolve_stream(const char* function, pithStream_t& stream,
 }
 
 Error too_many(const char* function, const char* argument, size_t count, size_t most) {
-  return bad(function, fmt::format("{} is {}, expected at most {}", argument, count, most));
+  return refused(function, fmt::format("{} is {}, expected at most {}", argument, count, most));
 }
 
 }  // namespace pith::api

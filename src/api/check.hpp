@@ -20,6 +20,8 @@ Error unknown_type(const char* function, pithDataType_t type);
 Error undefined_op(const char* function, pithRedOp_t op, pithDataType_t type);
 Error too_many(const char* function, const char* argument, size_t count, size_t most);
 
+// The error for an argument that is not allowed.
+Error refused(const char* function, const std::string& what);
 // Puts the name of the API function before the message of an error from a layer below.
 Error told_by(const char* function, const Error& error);
 inline Error check_pointer(const char* function, const char* argument, const void* pointer) {

@@ -20,10 +20,6 @@ using namespace pith::api;
 
 namespace {
 
-Error refuse(const char* function, const std::string& what) {
-  return {Code::invalid_argument, fmt::format("{}: {}", function, what)};
-}
-
 // Runs the body with the compressor claimed, so that no call uses it meanwhile.
 template <class Body>
 pithResult_t between_calls(const char* function, pithCompressor_t compressor, Body body) {
@@ -73,8 +69,8 @@ pithCompressorStats_t stats_of(const Compressor& compressor) {
 
 Error check_elements(const char* function, const Compressor& compressor, std::size_t count) {
   if (count == compressor.count()) return {};
-  return refuse(function, fmt::format("count is {}, expected {} as in the first call", count,
-                                      compressor.count()));
+  return refused(function, fmt::format("count is {}, expected {} as in the first call", count,
+                                       compressor.count()));
 }
 
 }  // namespace
@@ -85,9 +81,9 @@ pithResult_t pithCompressorGetStats(pithCompressor_t compressor, pithCompressorS
     if (Error error = check_pointer(function, "stats", stats)) return error;
     const std::size_t size = stats->size;
     if (size < sizeof size) {
-      return refuse(function, fmt::format("stats->size is {}, expected {}: the size of "
-                                          "pithCompressorStats_t as its caller knows it",
-                                          size, sizeof(pithCompressorStats_t)));
+      return refused(function, fmt::format("stats->size is {}, expected {}: the size of "
+                                           "pithCompressorStats_t as its caller knows it",
+                                           size, sizeof(pithCompressorStats_t)));
     }
     pithCompressorStats_t all = stats_of(state);
     all.size = size;
@@ -117,21 +113,21 @@ pithResult_t pithCompressorGetAccumulator(pithCompressor_t compressor, void** ac
   return between_calls(function, compressor, [&](Compressor& state) -> Error {
     if (Error error = check_pointer(function, "accumulator", accumulator)) return error;
     if (type != pithFloat32) {
-      return refuse(function,
-                    fmt::format("type is {}, expected {}", describe(type), describe(pithFloat32)));
+      return refused(function,
+                     fmt::format("type is {}, expected {}", describe(type), describe(pithFloat32)));
     }
-    if (Error error = state.check(count, DType::f32)) return refuse(function, error.message());
+    if (Error error = state.check(count, DType::f32)) return refused(function, error.message());
     if (corrects_momentum(state.spec()) || filters_residual(state.spec())) {
-      return refuse(function,
-                    fmt::format("compressor is {}, expected a scheme without momentum or filter: "
-                                "its gradients are not those of the residual",
-                                state.spec().scheme->name));
+      return refused(function,
+                     fmt::format("compressor is {}, expected a scheme without momentum or filter: "
+                                 "its gradients are not those of the residual",
+                                 state.spec().scheme->name));
     }
     if (state.spec().scheme->averages_parameters) {
-      return refuse(function,
-                    fmt::format("compressor is {}, expected a scheme that sums gradients: it "
-                                "averages parameters, which its calls take from send",
-                                state.spec().scheme->name));
+      return refused(function,
+                     fmt::format("compressor is {}, expected a scheme that sums gradients: it "
+                                 "averages parameters, which its calls take from send",
+                                 state.spec().scheme->name));
     }
     state.shape(count, DType::f32);
     HostCompute host;
@@ -171,8 +167,8 @@ pithResult_t pithCompressorScale(pithCompressor_t compressor, float factor) {
   constexpr const char* function = "pithCompressorScale";
   return between_calls(function, compressor, [&](Compressor& state) -> Error {
     if (!std::isfinite(factor) || factor == 0) {
-      return refuse(function,
-                    fmt::format("factor is {}, expected a finite number that is not zero", factor));
+      return refused(
+          function, fmt::format("factor is {}, expected a finite number that is not zero", factor));
     }
     HostCompute host;
     state.scale(host, factor);
@@ -193,7 +189,7 @@ pithResult_t pithCompressorSave(pithCompressor_t compressor, void* buffer, size_
     if (Error error = check_pointer(function, "bytes", bytes)) return error;
     const std::size_t needed = saved_bytes(state);
     if (buffer && *bytes < needed) {
-      return refuse(function, fmt::format("*bytes is {}, expected at least {}", *bytes, needed));
+      return refused(function, fmt::format("*bytes is {}, expected at least {}", *bytes, needed));
     }
     if (buffer) save(state, static_cast<std::byte*>(buffer));
     *bytes = needed;
@@ -208,6 +204,6 @@ pithResult_t pithCompressorLoad(pithCompressor_t compressor, const void* buffer,
     HostCompute host;
     const auto* data = static_cast<const std::byte*>(buffer);
     const Error error = load(state, host, {data, bytes});
-    return error ? refuse(function, error.message()) : error;
+    return error ? refused(function, error.message()) : error;
   });
 }

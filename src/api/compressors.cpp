@@ -13,10 +13,6 @@ using namespace pith::api;
 
 namespace {
 
-Error refuse(const char* function, const std::string& what) {
-  return {Code::invalid_argument, fmt::format("{}: {}", function, what)};
-}
-
 // Checks all arguments but the buffers.
 Error check_call(const char* function, size_t count, pithDataType_t type, pithRedOp_t op,
                  pithCompressor_t compressor, pithComm_t comm) {
@@ -30,7 +26,7 @@ Error check_call(const char* function, size_t count, pithDataType_t type, pithRe
   if (!error) error = check_binding(function, *compressor->state, *comm->communicator);
   if (error) return error;
   error = compressor->state->check(count, static_cast<DType>(type));
-  return error ? refuse(function, error.message()) : error;
+  return error ? refused(function, error.message()) : error;
 }
 
 // That the result does not overwrite the compressor's accumulator.
@@ -40,9 +36,9 @@ Error check_apart(const char* function, const char* argument, const void* out, s
   const auto* kept = reinterpret_cast<const std::byte*>(compressor.accumulator());
   const std::size_t kept_bytes = compressor.count() * sizeof(float);
   if (!kept || begin + bytes <= kept || kept + kept_bytes <= begin) return {};
-  return refuse(function, fmt::format("{} is {}, expected memory apart from the compressor's "
-                                      "accumulator at {}",
-                                      argument, out, static_cast<const void*>(kept)));
+  return refused(function, fmt::format("{} is {}, expected memory apart from the compressor's "
+                                       "accumulator at {}",
+                                       argument, out, static_cast<const void*>(kept)));
 }
 
 CompressedTensor make_tensor(const void* send, size_t count, pithDataType_t type, pithRedOp_t op,
@@ -73,7 +69,7 @@ pithResult_t pithCompressorCreate(pithCompressor_t* compressor, const char* spec
     if (!error) error = check_pointer(function, "spec", spec);
     if (error) return error;
     Expected<std::unique_ptr<Compressor>> made = Compressor::create(spec);
-    if (!made) return refuse(function, made.error().message());
+    if (!made) return refused(function, made.error().message());
     auto handle = std::make_unique<pithCompressor>();
     handle->state = std::move(*made);
     *compressor = handle.release();

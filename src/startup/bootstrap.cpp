@@ -13,6 +13,7 @@
 #include "core/descriptor_limit.hpp"
 #include "core/waiting.hpp"
 #include "startup/blob.hpp"
+#include "transport/socket.hpp"
 
 namespace pith {
 
@@ -36,7 +37,7 @@ bool is_own_echo(int fd) {
 bool hung_up(int fd) {
   char byte = 0;
   const ssize_t got = ::recv(fd, &byte, sizeof byte, MSG_PEEK | MSG_DONTWAIT);
-  return got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+  return got == 0 || (got < 0 && !would_block(errno));
 }
 
 // This process as errors at other ranks name it: "process 123 on node7".

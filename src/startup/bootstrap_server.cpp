@@ -15,6 +15,7 @@
 #include "core/descriptor_limit.hpp"
 #include "core/log.hpp"
 #include "startup/rendezvous.hpp"
+#include "transport/socket.hpp"
 
 namespace pith {
 
@@ -29,9 +30,7 @@ constexpr std::uint64_t report_ns = 60 * second_ns;  // until the log names abse
 
 std::uint64_t ns_of(double seconds) { return static_cast<std::uint64_t>(seconds * 1e9); }
 
-bool may_go_on(ssize_t moved) {
-  return moved < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
-}
+bool may_go_on(ssize_t moved) { return moved < 0 && would_block(errno); }
 
 BlobHeader header_of(std::string_view text) {
   BlobHeader header;

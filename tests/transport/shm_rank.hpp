@@ -12,8 +12,6 @@ namespace pith_test {
 
 using pith::ShmOptions;
 
-constexpr std::uint64_t second_ns = 1000000000;
-
 // `secret_byte` differs in the test of strangers.
 struct ShmRank : Rank {
   ShmRank(int rank, const Names& names, const ShmOptions& options, std::byte secret_byte = {},

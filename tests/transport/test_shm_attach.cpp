@@ -24,8 +24,6 @@ using pith::Descriptor;
 using pith::ShmGreeting;
 using pith::ShmRendezvous;
 
-constexpr std::uint64_t second_ns = 1000000000;
-
 // From now on without room for more than so many descriptors beyond those that are open. Hard, or
 // it would be raised: in a process of its own.
 void limit_descriptors(rlim_t room) {

@@ -15,6 +15,8 @@
 
 namespace pith_test {
 
+inline constexpr std::uint64_t second_ns = 1'000'000'000;
+
 // The bootstrap of these tests: a datagram socket pair that carries the names.
 struct Names {
   std::array<int, 2> ends{};

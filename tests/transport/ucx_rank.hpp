@@ -16,8 +16,6 @@ using pith::Secret;
 using pith::UcxOptions;
 using pith::UcxTransport;
 
-inline constexpr std::uint64_t second_ns = 1000000000;
-
 // UCX's own settings, for as long as it lives. UCX reads them when a transport is made.
 class Ways {
  public:

@@ -17,8 +17,6 @@ using pith::VerbsTransport;
 using pith::VerbsWish;
 using pith::test::FakeVerbs;
 
-inline constexpr std::uint64_t second_ns = 1000000000;
-
 struct VerbsRank : Rank {
   VerbsRank(int rank, const Names& names, const VerbsOptions& options, const VerbsWish& wish = {},
             const pith::VerbsLibrary& library = FakeVerbs::library())

@@ -62,12 +62,12 @@ void end(pid_t pid) {
 }
 
 // The result of a command in the holder's namespaces: its waitpid() status and error output.
-struct Outcome {
+struct Ended {
   int status;
   std::string complaint;
 };
 
-Outcome run(pid_t holder, Words words) {
+Ended run(pid_t holder, Words words) {
   std::vector<char*> pointers;
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
@@ -82,7 +82,7 @@ Outcome run(pid_t holder, Words words) {
   }
   close(errors[1]);
   if (pid < 0) throw failure("fork", errno);
-  Outcome outcome{};
+  Ended outcome{};
   char text[256];
   for (ssize_t got = 0; (got = read(errors[0], text, sizeof(text))) > 0;) {
     outcome.complaint.append(text, static_cast<std::size_t>(got));
@@ -93,7 +93,7 @@ Outcome run(pid_t holder, Words words) {
 }
 
 void must_run(pid_t holder, const Words& words) {
-  const Outcome outcome = run(holder, words);
+  const Ended outcome = run(holder, words);
   if (outcome.status == 0) return;
   const std::string text = outcome.complaint.substr(0, outcome.complaint.find('\n'));
   throw std::runtime_error(

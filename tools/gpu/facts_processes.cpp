@@ -11,7 +11,7 @@ using namespace cuda;
 
 namespace {
 
-constexpr std::size_t bytes = std::size_t{1} << 20;
+constexpr std::size_t shared_bytes = std::size_t{1} << 20;
 
 // Indices of the page's flags.
 enum Flag { exported, opened, freed, looked, closed, helper_ready, helper_over };
@@ -21,8 +21,8 @@ struct Owner {
   CUstream stream = new_stream();
   CUdeviceptr memory = 0;
   Owner() {
-    must(cu().mem_alloc(&memory, bytes), "cuMemAlloc");
-    must(cu().memset_async(memory, 0x5A, bytes, stream), "cuMemsetD8Async");
+    must(cu().mem_alloc(&memory, shared_bytes), "cuMemAlloc");
+    must(cu().memset_async(memory, 0x5A, shared_bytes, stream), "cuMemsetD8Async");
     must(cu().stream_synchronize(stream), "cuStreamSynchronize");
     CUipcMemHandle handle;
     if (!cu().ipc_get_handle) give_up("the driver has no cuIpcGetMemHandle");
@@ -148,10 +148,10 @@ void probe_ipc() {
   say("cuMemFree of what another process maps", "%s, %.1f us",
       describe(cu().mem_free(owner.memory)).c_str(), 1e-3 * static_cast<double>(now_ns() - begin));
   CUdeviceptr next = 0;
-  const CUresult result = cu().mem_alloc(&next, bytes);
+  const CUresult result = cu().mem_alloc(&next, shared_bytes);
   say("the next cuMemAlloc", "%s, %s", describe(result).c_str(),
       next == owner.memory ? "the same address" : "another address");
-  must(cu().memset_async(next, 0x77, bytes, owner.stream), "cuMemsetD8Async");
+  must(cu().memset_async(next, 0x77, shared_bytes, owner.stream), "cuMemsetD8Async");
   must(cu().stream_synchronize(owner.stream), "cuStreamSynchronize");
   signal(freed);
   await(closed);

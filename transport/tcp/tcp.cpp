@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/clock.hpp"
+#include "transport/socket.hpp"
 #include "transport/tcp/tcp_peer.hpp"
 
 namespace pith {
@@ -24,8 +25,6 @@ constexpr unsigned mesh_mask = 255;
 // In a turn, to a peer and from a stream, so that reading, writing and peers alternate. What has
 // come is taken before more is written, while it is in the cache.
 constexpr std::size_t turn_bytes = std::size_t{256} << 10;
-
-bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
 }  // namespace
 

@@ -23,8 +23,6 @@ constexpr std::size_t record_bytes(std::size_t plain) {
   return sizeof(Length) + plain + Aead::tag_bytes;
 }
 
-bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
-
 std::unique_ptr<std::byte[]> make_buffer(std::size_t bytes) {
   return std::make_unique_for_overwrite<std::byte[]>(bytes);
 }

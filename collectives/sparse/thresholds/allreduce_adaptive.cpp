@@ -153,7 +153,7 @@ Task<Error> elect_from(Call& call, const SparseCall& args, Compressor& compresso
   co_return Error();
 }
 
-Task<Error> elect(Call& call, const SparseCall& args, std::size_t t) {
+Task<Error> elect_adaptively(Call& call, const SparseCall& args, std::size_t t) {
   const CompressedTensor& tensor = args.tensors[t];
   Compressor& compressor = *tensor.compressor;
   const HistogramRoom histogram(call);
@@ -172,7 +172,7 @@ Task<Error> elect(Call& call, const SparseCall& args, std::size_t t) {
 }  // namespace
 
 Task<Error> allreduce_adaptive(Call& call, SparseCall args) {
-  return sum_own_lists(call, args, elect);
+  return sum_own_lists(call, args, elect_adaptively);
 }
 
 }  // namespace pith

@@ -15,7 +15,7 @@ namespace pith {
 
 namespace {
 
-Task<Error> elect(Call& call, const SparseCall& args, std::size_t t) {
+Task<Error> elect_by_law(Call& call, const SparseCall& args, std::size_t t) {
   const CompressedTensor& tensor = args.tensors[t];
   Compressor& compressor = *tensor.compressor;
   const HistogramRoom histogram(call);
@@ -35,7 +35,7 @@ Task<Error> elect(Call& call, const SparseCall& args, std::size_t t) {
 }  // namespace
 
 Task<Error> allreduce_sidco(Call& call, SparseCall args) {
-  return sum_own_lists(call, args, elect);
+  return sum_own_lists(call, args, elect_by_law);
 }
 
 }  // namespace pith

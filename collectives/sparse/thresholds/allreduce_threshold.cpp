@@ -13,7 +13,7 @@ namespace pith {
 
 namespace {
 
-Task<Error> elect(Call& call, const SparseCall& args, std::size_t t) {
+Task<Error> elect_above(Call& call, const SparseCall& args, std::size_t t) {
   return take_chosen(call, args, *args.tensors[t].compressor,
                      {.threshold = value_of(args.spec()), .adds = true});
 }
@@ -21,7 +21,7 @@ Task<Error> elect(Call& call, const SparseCall& args, std::size_t t) {
 }  // namespace
 
 Task<Error> allreduce_threshold(Call& call, SparseCall args) {
-  return sum_own_lists(call, args, elect);
+  return sum_own_lists(call, args, elect_above);
 }
 
 }  // namespace pith

@@ -16,7 +16,7 @@ namespace pith {
 
 namespace {
 
-Task<Error> elect(Call& call, const SparseCall& args, std::size_t t) {
+Task<Error> elect_by_chance(Call& call, const SparseCall& args, std::size_t t) {
   const CompressedTensor& tensor = args.tensors[t];
   Compressor& compressor = *tensor.compressor;
   const HistogramRoom histogram(call);
@@ -33,7 +33,7 @@ Task<Error> elect(Call& call, const SparseCall& args, std::size_t t) {
 }  // namespace
 
 Task<Error> allreduce_wangni(Call& call, SparseCall args) {
-  return sum_own_lists(call, args, elect);
+  return sum_own_lists(call, args, elect_by_chance);
 }
 
 }  // namespace pith

@@ -23,9 +23,6 @@ namespace pith {
 
 namespace {
 
-constexpr std::uint16_t list_lane = 0;
-constexpr std::size_t message_elements = std::size_t{1} << 28;
-
 GossipGraph graph_of(Call& call, const SparseCall& args) {
   const auto& stated = args.tensors[0].compressor->gossip.graph;
   if (states_graph(args.spec())) return {*stated, call.callers_rank(), call.size()};
@@ -38,10 +35,10 @@ struct Gossip {
       : args(sparse),
         graph(graph_of(call, args)),
         vectors(call, args, static_cast<std::size_t>(graph.degree())),
-        parts{{0, line_up(vectors.all())}, message_elements} {}
+        parts{{0, line_up(vectors.all())}, ListVectors::message_elements} {}
 
   ListAddress neighbour(const Call& call, int k) const {
-    return {call.place_of(graph[k]), list_lane, 0};
+    return {call.place_of(graph[k]), ListVectors::lane, 0};
   }
 
   const SparseCall& args;

@@ -24,10 +24,8 @@ namespace pith {
 
 namespace {
 
-constexpr std::uint16_t list_lane = 0;
 constexpr std::uint32_t up = 0;
 constexpr std::uint32_t down = 1;
-constexpr std::size_t message_elements = std::size_t{1} << 28;
 
 struct Tree {
   // ListVector::memory: the pairs that have come; sums, in turn; what merges have left over.
@@ -40,7 +38,7 @@ struct Tree {
       : args(sparse),
         type(sparse.spec().values),
         vectors(call, sparse, lists),
-        parts{{0, line_up(vectors.all())}, message_elements},
+        parts{{0, line_up(vectors.all())}, ListVectors::message_elements},
         flags(found_nonfinite(sparse) ? ListHead::nonfinite : 0),
         bit(binomial_bit(call.rank(), call.size())) {
     for (const ListVector& vector : vectors.all()) vector.memory[rest].begin(DType::f32);
@@ -75,7 +73,7 @@ void merge(Call& call, const Tree& tree, ListAdder& adder, ListVector& vector) {
 
 Task<Error> receive(Call& call, Tree& tree, int from, std::uint32_t step) {
   const ListTargets targets{tree.vectors.all(), Tree::came, tree.type};
-  return receive_slices(call, {from, list_lane, step}, tree.parts, targets, tree.flags,
+  return receive_slices(call, {from, ListVectors::lane, step}, tree.parts, targets, tree.flags,
                         *tree.args.traffic);
 }
 
@@ -91,8 +89,9 @@ Task<Error> merge_up(Call& call, Tree& tree) {
     co_await call.turn();
   }
   if (call.rank() == 0) co_return Error();
-  co_return co_await send_slices(call, {call.rank() - tree.bit, list_lane, up}, tree.vectors.all(),
-                                 tree.parts, tree.type, tree.flags, *tree.args.traffic);
+  co_return co_await send_slices(call, {call.rank() - tree.bit, ListVectors::lane, up},
+                                 tree.vectors.all(), tree.parts, tree.type, tree.flags,
+                                 *tree.args.traffic);
 }
 
 // A message is written once for all children; the largest subtree's comes first.
@@ -103,7 +102,8 @@ Task<Error> tell_children(Call& call, Tree& tree) {
     for (int child = tree.bit / 2; child > 0; child /= 2) {
       if (call.rank() + child >= call.size()) continue;
       tree.args.traffic->sent += message.bytes();
-      Error error = co_await send_lists(call, {call.rank() + child, list_lane, down}, message);
+      Error error =
+          co_await send_lists(call, {call.rank() + child, ListVectors::lane, down}, message);
       if (error) co_return error;
     }
   }

@@ -13,6 +13,9 @@ Task<Error> elect_lists(Call& call, SparseCall args);
 // The elected lists as vectors to be summed, with `lists` lists of memory each.
 class ListVectors {
  public:
+  static constexpr std::uint16_t lane = 0;                               // of their messages
+  static constexpr std::size_t message_elements = std::size_t{1} << 28;  // at most
+
   ListVectors(Call& call, const SparseCall& args, std::size_t lists);
   std::span<ListVector> all() const {
     return {reinterpret_cast<ListVector*>(memory_.bytes().data), size_};

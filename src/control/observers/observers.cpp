@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "control/control_frames.hpp"
+#include "transport/socket.hpp"
 
 namespace pith {
 
@@ -57,7 +58,7 @@ void Observers::close() {
 bool Observers::is_open(const Observer& observer) {
   char said = 0;
   const ssize_t got = ::recv(observer.connection.get(), &said, sizeof said, MSG_DONTWAIT);
-  return got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
+  return got < 0 && would_block(errno);
 }
 
 void Observers::send(Observer& observer, std::uint64_t now_ns) {
@@ -66,7 +67,7 @@ void Observers::send(Observer& observer, std::uint64_t now_ns) {
         ::send(observer.connection.get(), observer.out.data() + observer.out_done,
                observer.out.size() - observer.out_done, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0) {
-      observer.gone = errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR;
+      observer.gone = !would_block(errno);
       return;
     }
     observer.out_done += static_cast<std::size_t>(sent);

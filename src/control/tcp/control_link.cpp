@@ -15,8 +15,6 @@ namespace {
 
 constexpr std::uint64_t retry_ns = 50'000'000;
 
-bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
-
 }  // namespace
 
 ssize_t ControlLink::send_some(const void* data, std::size_t size) const {

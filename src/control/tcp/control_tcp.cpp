@@ -19,7 +19,8 @@ namespace {
 constexpr const char* purpose = "control";
 constexpr std::uint64_t handshake_ns = 30'000'000'000;  // of an accepted connection
 constexpr std::size_t most_unauthenticated = 256;
-constexpr std::uint64_t patience_ns = 1'000'000'000;    // before the oldest is dropped to make room
+// Before the oldest is dropped to make room.
+constexpr std::uint64_t room_patience_ns = 1'000'000'000;
 constexpr std::uint64_t accept_pause_ns = 100'000'000;  // after accept has failed
 constexpr std::uint64_t close_turn_ns = 10'000'000;     // attempts to connect are repeated
 constexpr const char* in_order = "in order";
@@ -28,8 +29,6 @@ constexpr const char* no_answer = "its host does not answer";
 // the measurement starts anew, as earlier results say nothing of the time since.
 constexpr std::uint64_t looks_per_heartbeat = 16;
 constexpr std::uint64_t quarters = 4;
-
-bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
 
 Expected<Descriptor> begin_connect_to(const std::string& text) {
   const Expected<Address> address = parse_address(text);
@@ -167,7 +166,7 @@ bool ControlTcp::has_room() {
   if (monotonic_ns() < accepts_again_ns_) return false;
   if (unauthenticated_.size() < most_unauthenticated) return true;
   const std::uint64_t since_ns = unauthenticated_.front().deadline_ns - handshake_ns;
-  if (monotonic_ns() < since_ns + patience_ns) return false;
+  if (monotonic_ns() < since_ns + room_patience_ns) return false;
   unauthenticated_.pop_front();
   return true;
 }
