@@ -20,6 +20,7 @@ import sys
 
 SKIPPED = 77  # what ctest takes for it
 MAINS = ("origin/HEAD", "origin/main", "main")
+GROUP = re.compile(r"/Unity/unity_\d+_cxx\.cxx$")
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
 
 
@@ -57,6 +58,21 @@ def changed_files(root, base):
 
 
 # --- what the build compiles ----------------------------------------------------------------------
+
+
+def ungrouped(commands):
+    """The commands, with one for each source of a group (CMAKE_UNITY_BUILD)."""
+    for entry in commands:
+        group = os.path.join(entry["directory"], entry["file"])
+        if not GROUP.search(group):
+            yield entry
+            continue
+        with open(group, encoding="utf-8") as file:
+            sources = INCLUDE.findall(file.read())
+        for source in sources:
+            path = os.path.normpath(os.path.join(os.path.dirname(group), source))
+            yield {**entry, "file": path,
+                   "command": entry["command"].replace(entry["file"], path)}
 
 
 class Database:
@@ -194,7 +210,7 @@ def main(arguments=None):
         say(f"skipped: {CLANG_TIDY} is not installed")
         return SKIPPED
     with open(os.path.join(options.tree, "compile_commands.json"), encoding="utf-8") as file:
-        commands = json.load(file)
+        commands = list(ungrouped(json.load(file)))
     database = Database(root, commands)
     base = options.base or find_base(root)
     changed = changed_files(root, base) if base else None

@@ -29,15 +29,19 @@ class Repository(unittest.TestCase):
         for name in ("one", "two"):
             self.write(f"src/{name}.cpp", '#include "one.hpp"\n' if name == "one" else "")
         self.write("src/one.hpp", "")
-        entries = [{"directory": str(self.root), "command": f"c++ -I{self.root}/src -c {source}",
-                    "file": source} for source in map(str, self.root.glob("src/*.cpp"))]
-        self.write("build/compile_commands.json", json.dumps(entries))
+        self.sources = [str(source) for source in self.root.glob("src/*.cpp")]
+        self.write_commands(self.sources)
         self.git("init", "-q", "-b", "main")
         self.commit()
 
     def write(self, path, text):
         (self.root / path).parent.mkdir(parents=True, exist_ok=True)
         (self.root / path).write_text(text, encoding="utf-8")
+
+    def write_commands(self, files):
+        entries = [{"directory": str(self.root), "command": f"c++ -I{self.root}/src -c {file}",
+                    "file": file} for file in files]
+        self.write("build/compile_commands.json", json.dumps(entries))
 
     def git(self, *arguments):
         subprocess.run(["git", "-C", str(self.root), "-c", "user.name=n", "-c", "user.email=e",
@@ -71,6 +75,17 @@ class Repository(unittest.TestCase):
         self.write("src/one.cpp", "int bad;\n")
         self.write("src/two.cpp", "int good;\n")
         self.assertEqual(self.lint("--most", "1", "--or-skip"), lint.SKIPPED)
+
+    def test_a_group(self):
+        group = "build/Unity/unity_0_cxx.cxx"
+        self.write(group, "".join(f'#include "{source}"\n' for source in self.sources))
+        self.write_commands([str(self.root / group)])
+        self.write("src/two.cpp", "int bad;\n")
+        self.assertEqual(self.lint("--base", "HEAD"), 1)
+        self.assertIn("int bad;", self.said)
+        self.assertNotIn("shown one.cpp", self.said)
+        commands = json.loads((self.root / "build/lint/compile_commands.json").read_text("utf-8"))
+        self.assertEqual(sorted(entry["file"] for entry in commands), sorted(self.sources))
 
 
 if __name__ == "__main__":
