@@ -19,7 +19,7 @@ double barrier_dissemination_cost(const Shape& shape, const LinkCost& link);
 
 namespace {
 
-constexpr std::uint16_t host_lane = 1;  // hosts use lane 0
+constexpr std::uint16_t in_host_lane = 1;  // lane 0 is between hosts
 constexpr std::uint32_t up = 0;
 constexpr std::uint32_t down = 1;
 
@@ -36,7 +36,7 @@ Task<Error> barrier_hierarchical(Call& call, CollectiveArgs args) {
       pre_order_tree(hosts->index_of(call.rank()), static_cast<int>(ranks.size()));
   for (const int child : node.children) {
     if (child < 0) continue;
-    Error error = co_await call.recv(at(child), host_lane, up, {});
+    Error error = co_await call.recv(at(child), in_host_lane, up, {});
     if (error) co_return error;
   }
   if (node.parent < 0) {
@@ -44,14 +44,14 @@ Task<Error> barrier_hierarchical(Call& call, CollectiveArgs args) {
     Error error = co_await barrier_dissemination(between.call(), args);
     if (error) co_return error;
   } else {
-    Error error = co_await call.send(at(node.parent), host_lane, up, {});
+    Error error = co_await call.send(at(node.parent), in_host_lane, up, {});
     if (error) co_return error;
-    error = co_await call.recv(at(node.parent), host_lane, down, {});
+    error = co_await call.recv(at(node.parent), in_host_lane, down, {});
     if (error) co_return error;
   }
   for (const int child : node.children) {
     if (child < 0) continue;
-    Error error = co_await call.send(at(child), host_lane, down, {});
+    Error error = co_await call.send(at(child), in_host_lane, down, {});
     if (error) co_return error;
   }
   co_return Error();

@@ -59,9 +59,7 @@ Error shrink(pithComm_t comm, const int* exclude, int n, pithComm_t* newcomm,
                     check_pointer(function, "newcomm", newcomm)})) {
     return error;
   }
-  const auto refuse = [&](const std::string& what) {
-    return Error(Code::invalid_argument, fmt::format("{}: {}", function, what));
-  };
+  const auto refuse = [&](const std::string& what) { return refused(function, what); };
   if (flags != PITH_SHRINK_DEFAULT && !aborts) {
     return refuse(
         fmt::format("flags is {}, expected PITH_SHRINK_DEFAULT (0) or PITH_SHRINK_ABORT "
