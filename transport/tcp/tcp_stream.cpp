@@ -1,6 +1,7 @@
 // TcpTransport's streams where they outlive their connections.
 #include <fmt/format.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -118,6 +119,9 @@ Error TcpTransport::Stream::resume(Descriptor connection, const ConnectionKeys* 
 // memory for that.
 bool TcpTransport::Stream::leave_connection() {
   constexpr std::size_t step = std::size_t{64} << 10;
+  // The other direction may still be whole. From here on the kernel refuses what comes, where it
+  // would acknowledge bytes between the last read and the end of the socket.
+  if (socket) ::shutdown(socket.get(), SHUT_RDWR);
   try {
     ssize_t got = socket ? read_greeting() : 0;
     while (got > 0) {
