@@ -82,8 +82,8 @@ constexpr std::array table{
         }},
     SettingInfo{"RECONNECT", Scope::agreed,
                 "hosts: a TCP connection between two hosts that breaks while both processes live "
-                "is made anew and goes on where it was (experimental); what is sent is copied for "
-                "that; always: inside a host, too; never: the break is the end of the peer",
+                "is made anew and goes on where it was; what is sent is copied for that; always: "
+                "inside a host, too; never: the break is the end of the peer",
                 [](const Settings& s) { return s.tcp.reconnect; },
                 [](Settings& s, const std::string& text) {
                   if (text != "hosts" && text != "always" && text != "never") {

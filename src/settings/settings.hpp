@@ -26,7 +26,7 @@ struct Settings {
     int connect_ranks = 0;
     int rails = 1;
     bool encrypt = false;
-    std::string reconnect = "never";  // "hosts", "always"
+    std::string reconnect = "hosts";  // "never", "always"
   } tcp;
   std::size_t copy_bytes = 0;
   bool cuda_ipc = true;

@@ -11,7 +11,7 @@ from ranks import REMOTE_ERROR, RankError, Ranks
 HEARTBEAT_S = 2
 SLACK_S = 2  # for a busy machine
 ENDLESS = 1_000_000  # calls; no test waits for so many
-RECONNECT = {"PITH_RECONNECT": "hosts"}
+NO_RECONNECT = {"PITH_RECONNECT": "never"}
 
 
 def has_heartbeat():
@@ -93,7 +93,7 @@ class Resets(unittest.TestCase):
         return len(host.run(["ss", "-K", "-tnH", "state", "established"]).splitlines())
 
     def test_calls_go_on(self):
-        for environment in (RECONNECT, {**RECONNECT, "PITH_ENCRYPT": "1"}):
+        for environment in ({}, {"PITH_ENCRYPT": "1"}):
             with self.subTest(environment), Lab(3) as lab:
                 with Ranks(lab, environment=environment) as ranks:
                     ranks.seconds("allreduce", 1000)
@@ -112,7 +112,7 @@ class Resets(unittest.TestCase):
                     ranks.seconds("allreduce", 100_000)
 
     def test_the_end_of_a_process_is_still_told_at_once(self):
-        with Lab(3) as lab, Ranks(lab, environment=RECONNECT) as ranks:
+        with Lab(3) as lab, Ranks(lab) as ranks:
             ranks.seconds("allreduce", 1000)
             ranks.begin("allreduce", 1000, ENDLESS)
             self.reset(lab[2])
@@ -122,8 +122,8 @@ class Resets(unittest.TestCase):
                 self.assertEqual(answer["code"], REMOTE_ERROR, answer)
                 self.assertIn("rank 2", answer["error"])
 
-    def test_by_default_it_is_the_end(self):
-        with Lab(2) as lab, Ranks(lab) as ranks:
+    def test_where_none_is_made_anew_it_is_the_end(self):
+        with Lab(2) as lab, Ranks(lab, environment=NO_RECONNECT) as ranks:
             ranks.begin("allreduce", 1000, ENDLESS)
             time.sleep(0.2)
             if self.reset(lab[0]) == 0:
