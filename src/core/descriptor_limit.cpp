@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <limits>
 #include <mutex>
 
 #include "core/log.hpp"
@@ -27,18 +28,23 @@ rlimit limits() {
   return both;
 }
 
-// Finds the lowest limit below which `wanted` numbers are free; the kernel assigns the lowest free
-// number.
-struct Walk {
-  std::size_t limit = 0;
+bool is_free(std::size_t number) { return ::fcntl(static_cast<int>(number), F_GETFD) < 0; }
+
+// How many numbers below `limit` are free, counting up to `wanted`; from the top, where they are:
+// the kernel assigns the lowest free number.
+std::size_t free_below(rlim_t limit, std::size_t wanted) {
+  auto number = static_cast<std::size_t>(
+      std::min<rlim_t>(limit, static_cast<rlim_t>(std::numeric_limits<int>::max())));
   std::size_t free = 0;
-};
-Walk walk(std::size_t wanted, std::size_t most) {
-  Walk walk;
-  for (; walk.limit < most && walk.free < wanted; ++walk.limit) {
-    if (::fcntl(static_cast<int>(walk.limit), F_GETFD) < 0) ++walk.free;
-  }
-  return walk;
+  while (number > 0 && free < wanted) free += is_free(--number) ? 1 : 0;
+  return free;
+}
+
+// The lowest limit below which `wanted` numbers are free, or `most` if that is lower.
+std::size_t lowest_limit(std::size_t wanted, std::size_t most) {
+  std::size_t limit = 0;
+  for (std::size_t free = 0; limit < most && free < wanted; ++limit) free += is_free(limit) ? 1 : 0;
+  return limit;
 }
 
 }  // namespace
@@ -47,16 +53,15 @@ bool make_descriptor_room(std::size_t more) {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
   rlimit both = limits();
-  if (walk(more, both.rlim_cur).free >= more) return true;
+  if (free_below(both.rlim_cur, more) == more) return true;
   if (both.rlim_cur >= both.rlim_max) return false;
-  const Walk found = walk(more + spare, both.rlim_max);
   const rlim_t before = both.rlim_cur;
-  both.rlim_cur = std::max<rlim_t>(before, found.limit);
+  both.rlim_cur = std::max<rlim_t>(before, lowest_limit(more + spare, both.rlim_max));
   if (both.rlim_cur == before || ::setrlimit(RLIMIT_NOFILE, &both) != 0) return false;
   log(LogLevel::info, fmt::format("raised the limit of open files (ulimit -n) from {} to {}; the "
                                   "hard limit is {}",
                                   before, both.rlim_cur, both.rlim_max));
-  return found.free >= more;
+  return free_below(both.rlim_cur, more) == more;
 }
 
 void keep_descriptor_room(int fd) {
@@ -65,7 +70,7 @@ void keep_descriptor_room(int fd) {
   make_descriptor_room(ahead);
 }
 
-std::size_t descriptors_left(std::size_t most) { return walk(most, limits().rlim_max).free; }
+std::size_t descriptors_left(std::size_t most) { return free_below(limits().rlim_max, most); }
 
 bool descriptors_are_used_up() {
   const int fd = open_with_room([] { return ::eventfd(0, EFD_CLOEXEC); });
