@@ -8,7 +8,8 @@
 //             receiver reads it in place, and slots are returned in any order
 //
 // Only release stores and acquire loads of the flag, the read position and the slot masks order
-// memory: no lock, no fence, no system call. Each side keeps its state in private memory.
+// memory, and a fence where a slot was filled past the caches: no lock, no system call. Each side
+// keeps its state in private memory.
 #pragma once
 
 #include <algorithm>
@@ -22,6 +23,7 @@
 #include "core/clock.hpp"
 #include "core/copy.hpp"
 #include "core/operation.hpp"
+#include "transport/slot_filling.hpp"
 
 namespace pith {
 
@@ -31,7 +33,7 @@ struct RingShape {
   std::uint32_t small_slots = 32;         // at most 64
   std::uint32_t small_bytes = 4096 + 64;  // a multiple of 64, but not of the cache's set stride
   std::uint32_t large_slots = 16;         // at most 64
-  std::uint32_t large_bytes = 64 << 10;
+  std::uint32_t large_bytes = 64 << 10;   // a multiple of 64
 
   friend bool operator==(const RingShape&, const RingShape&) = default;
   std::size_t small_offset() const { return page(cells_offset + std::size_t{cells} * 64); }
@@ -91,6 +93,14 @@ inline void copy_short(std::byte* to, const std::byte* from, std::size_t bytes) 
   }
 }
 
+// How large slots are used.
+struct RingWay {
+  // So many are filled in turn, at most all; 1: always the first free one.
+  std::uint32_t slots_in_turn = 1;
+  // Past the caches where that takes less.
+  bool may_pass_caches = false;
+};
+
 class RingSender {
  public:
   RingSender() = default;
@@ -106,7 +116,7 @@ class RingSender {
   std::size_t slot_bytes() const { return large_.bytes; }
 
   // Sends a message of at most slot_bytes(). False: no room now.
-  bool push(const Header& header, const std::byte* data) {
+  bool push(const Header& header, const std::byte* data, RingWay way = {}) {
     if (next_ == limit_ && !look_for_cells()) return false;
     const std::size_t length = header.length;
     RingCell& cell = cells_[next_ & mask_];
@@ -120,22 +130,27 @@ class RingSender {
     int slot = small ? take_small() : -1;
     if (slot < 0) {
       small = false;
-      slot = take_large();
+      slot = take_large(way);
     }
     if (slot < 0) return false;
-    copy_bytes((small ? small_ : large_).at(slot), data, length);
+    if (small) {
+      copy_bytes(small_.at(slot), data, length);
+    } else {
+      fill_large(slot, data, length, way);
+    }
     cell.header = header;
     publish(cell, small ? RingKind::small : RingKind::large, slot);
     return true;
   }
 
   // Sends a piece of a longer message; only the first one needs the header.
-  bool push_piece(const Header* first, const std::byte* data, std::size_t length) {
+  bool push_piece(const Header* first, const std::byte* data, std::size_t length,
+                  RingWay way = {}) {
     if (next_ == limit_ && !look_for_cells()) return false;
-    const int slot = take_large();
+    const int slot = take_large(way);
     if (slot < 0) return false;
     RingCell& cell = cells_[next_ & mask_];
-    copy_bytes(large_.at(slot), data, length);
+    fill_large(slot, data, length, way);
     if (first) cell.header = *first;
     publish(cell, first ? RingKind::first : RingKind::more, slot);
     return true;
@@ -152,6 +167,8 @@ class RingSender {
     return std::max<std::uint64_t>(took_ns, 1);
   }
 
+  const SlotFilling& filling() const { return filling_; }
+
   // Whether a message of this length, or its next piece, could be pushed.
   bool room(std::size_t length) {
     if (next_ == limit_ && !look_for_cells()) return false;
@@ -167,14 +184,20 @@ class RingSender {
     std::uint32_t count = 0;
     std::uint64_t taken = 0;
     std::uint64_t returned = 0;  // as last seen
+    std::uint32_t turn = 0;      // where a free one is looked for first
 
     std::byte* at(int slot) const { return memory + static_cast<std::size_t>(slot) * bytes; }
     std::uint64_t all() const { return count == 64 ? ~0ull : (1ull << count) - 1; }
-    int take() {
+    // Precondition: in_turn from 1 to count.
+    int take(std::uint32_t in_turn = 1) {
       const std::uint64_t unused = all() & ~(taken ^ returned);
       if (unused == 0) return -1;
-      taken ^= unused & -unused;
-      return std::countr_zero(unused);
+      const std::uint64_t usual = unused & (~0ull >> (64 - in_turn));
+      const std::uint64_t next = usual & (~0ull << turn);
+      const int slot = std::countr_zero(next != 0 ? next : usual != 0 ? usual : unused);
+      taken ^= 1ull << slot;
+      if (in_turn > 1) turn = (static_cast<std::uint32_t>(slot) + 1) % in_turn;
+      return slot;
     }
     bool free(const std::atomic<std::uint64_t>& now) const {
       return (all() & ~(taken ^ now.load(std::memory_order_acquire))) != 0;
@@ -192,10 +215,17 @@ class RingSender {
     small_.returned = control_->small_returned.load(std::memory_order_acquire);
     return small_.take();
   }
-  // Large slots: always reads it, so that few slots are in use and stay in the caches.
-  int take_large() {
+  // Large slots: always reads it, so that no more are in use than the caller wants.
+  int take_large(RingWay way) {
     large_.returned = control_->large_returned.load(std::memory_order_acquire);
-    return large_.take();
+    return large_.take(way.slots_in_turn);
+  }
+  void fill_large(int slot, const std::byte* data, std::size_t length, RingWay way) {
+    if (way.may_pass_caches) {
+      filling_.fill(large_.at(slot), data, length);
+    } else {
+      copy_bytes(large_.at(slot), data, length);
+    }
   }
   void publish(RingCell& cell, RingKind kind, int slot) {
     const std::uint64_t flag = static_cast<std::uint64_t>(++next_) |
@@ -211,6 +241,7 @@ class RingSender {
   std::uint32_t next_ = 0;    // position of the next cell to fill
   std::uint32_t limit_ = 0;   // first position that is not known to be free
   std::uint32_t probed_ = 0;  // as last seen
+  SlotFilling filling_;
   Slots small_;
   Slots large_;
 };

@@ -22,7 +22,8 @@ class RingTransport : public PeerTransport, public SlotOwner {
   std::size_t slot_bytes() const override { return shape_.large_bytes; }
   Front take_front(int peer, const Header& header, const FrontReader& reader) override;
   // Where the cores of the two share a cache, by what lines from one to the other have taken of
-  // late. Two copies by the cores then take less than the kernel's one.
+  // late, or slots are filled past the caches: two copies by the cores then take less than the
+  // kernel's one. As long as the latter is not known, too, so that it will be.
   bool prefers_messages(int peer) override;
   bool progress() override;
   bool busy() const override {

@@ -161,9 +161,9 @@ Choices Model::start() const { return choices_on(link_, *this); }
 // The rivals are those of least cost: there may be more than fit.
 //
 // Private memory goes through slots at the speed at which the cores exchange cache lines, which
-// differs by a factor of four, on virtual machines from minute to minute; copies hardly depend on
-// it. Time of copies / slots, 256 KiB to 16 MiB, 2 ranks: 0.25 to 0.33 (AMD EPYC, cores far apart),
-// 1 (the same, near), 0.5 (Sapphire Rapids, from 4 MiB on); 4 ranks: 0.5 to 0.85 (far), 1.6 (near).
+// differs by a factor of eight, on virtual machines from minute to minute, or past the caches. The
+// kernel's copies hardly depend on it. Variant::copies leaves it to the transport, call by call,
+// whether it copies (Transport::prefers_messages).
 Choices::Cell Model::cell_on(const LinkCost& link, Collective collective, SizeClass size) const {
   constexpr std::size_t largest_tried = std::size_t{256} << 20;  // scratch of some is P vectors
   constexpr std::size_t short_bytes = std::size_t{64} << 10;

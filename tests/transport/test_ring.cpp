@@ -1,4 +1,6 @@
-// One ring by itself: what there is room for.
+// One ring by itself: what there is room for, and how its slots are used.
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -32,10 +34,10 @@ struct Pages {
 };
 
 struct OneRing {
-  bool push(std::size_t length) {
+  bool push(std::size_t length, pith::RingWay way = {}) {
     Header header;
     header.length = static_cast<std::uint32_t>(length);
-    return sender.push(header, data.data());
+    return sender.push(header, data.data(), way);
   }
   // Reads the next message and keeps its slot.
   std::pair<RingKind, std::uint32_t> keep() {
@@ -54,6 +56,10 @@ struct OneRing {
   RingSender sender{shape, pages.memory.get()};
   RingReceiver receiver{shape, pages.memory.get()};
   const std::vector<std::byte> data = pattern(4096, 1);
+};
+
+struct alignas(64) Aligned {
+  std::array<std::byte, 512> bytes;
 };
 
 constexpr std::size_t in_cell = RingCell::inline_bytes;
@@ -94,6 +100,87 @@ TEST_CASE("ring: messages without a slot pass while all slots are lent", "[shm]"
   CHECK_FALSE(ring.sender.room(large + 1));
   CHECK(ring.sender.room(in_cell));
   CHECK(ring.push(in_cell));
+}
+
+TEST_CASE("ring: large slots are filled in turn, or always the first free one", "[shm]") {
+  for (const std::uint32_t in_turn : {1u, 2u, 3u, 4u}) {
+    OneRing ring;
+    for (std::uint32_t round = 0; round < 12; ++round) {
+      REQUIRE(ring.push(large, {in_turn, false}));
+      const auto [kind, slot] = ring.keep();
+      CHECK(slot == round % in_turn);
+      ring.receiver.return_kept(kind, slot);
+    }
+  }
+}
+
+TEST_CASE("ring: a slot that is kept is passed over, and its turn comes again", "[shm]") {
+  OneRing ring;
+  const pith::RingWay way{2, false};
+  REQUIRE(ring.push(large, way));
+  const auto kept = ring.keep();
+  CHECK(kept.second == 0);
+  for (const std::uint32_t expected : {1u, 1u, 1u}) {
+    REQUIRE(ring.push(large, way));
+    const auto [kind, slot] = ring.keep();
+    CHECK(slot == expected);
+    ring.receiver.return_kept(kind, slot);
+  }
+  ring.receiver.return_kept(kept.first, kept.second);
+  REQUIRE(ring.push(large, way));
+  CHECK(ring.keep().second == 0);
+  REQUIRE(ring.push(large, way));
+  CHECK(ring.keep().second == 1);
+  REQUIRE(ring.push(large, way));
+  CHECK(ring.keep().second == 2);  // better than none
+}
+
+TEST_CASE("ring: what is filled one way or the other arrives whole", "[shm]") {
+  OneRing ring;
+  for (int message = 0; message < 1100; ++message) {  // trials of the other way among them
+    const std::size_t length = small + 1 + static_cast<std::size_t>(message) % (large - small);
+    REQUIRE(ring.push(length, {4, true}));
+    const pith::RingMessage came = ring.receiver.front();
+    REQUIRE(std::memcmp(came.data, ring.data.data(), length) == 0);
+    const auto [kind, slot] = ring.keep();
+    ring.receiver.return_kept(kind, slot);
+  }
+}
+
+TEST_CASE("ring: copies past the caches are whole at any length", "[shm]") {
+  const auto to = std::make_unique<Aligned>();
+  const std::vector<std::byte> from = pattern(400, 3);
+  for (std::size_t length = 0; length < 300; ++length) {
+    to->bytes.fill(std::byte{0x5a});
+    pith::copy_bytes_past_caches(to->bytes.data(), from.data() + length % 7, length);
+    REQUIRE(std::equal(to->bytes.begin(), to->bytes.begin() + static_cast<std::ptrdiff_t>(length),
+                       from.begin() + static_cast<std::ptrdiff_t>(length % 7)));
+    REQUIRE(to->bytes[length] == std::byte{0x5a});
+  }
+}
+
+TEST_CASE("ring: caches are left where that saves much, and returned to where it does not",
+          "[shm]") {
+  pith::SlotFilling filling;
+  const auto note = [&](bool past_caches, std::uint64_t ns) {
+    for (int i = 0; i < 4; ++i) filling.note(past_caches, ns, 1000);
+  };
+  for (const bool first : {false, true}) {
+    pith::SlotFilling begins;
+    begins.note(first, first ? 1 : 1000, 1000);
+    CHECK_FALSE(begins.is_past_caches());  // the other way has not been tried
+  }
+  note(false, 1000);
+  note(true, 100);
+  CHECK(filling.is_past_caches());
+  note(false, 200);
+  CHECK(filling.is_past_caches());
+  filling.note(false, 140, 1000);  // the quickest of the last ones counts
+  CHECK_FALSE(filling.is_past_caches());
+  note(false, 200);
+  CHECK_FALSE(filling.is_past_caches());
+  note(false, 300);
+  CHECK(filling.is_past_caches());
 }
 
 TEST_CASE("ring: a line counts once each time that it is written", "[shm]") {

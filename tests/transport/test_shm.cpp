@@ -200,16 +200,12 @@ TEST_CASE("shm: nothing is preferred for a peer that is not attached", "[shm]") 
   CHECK_FALSE(alone.prefers_messages(1));
 }
 
-TEST_CASE("shm: messages are preferred once lines are quick, but not where cores are shared",
-          "[shm]") {
+TEST_CASE("shm: messages are preferred as long as nothing is known", "[shm]") {
   const auto body = [](int rank, const Names& names) {
     ShmRank self(rank, names, {});
     const int peer = 1 - rank;
     self.meet(peer, 10);
-    must(rank != 0 || !self.shm.prefers_messages(peer), "the peer has written no line");
-    self.meet(peer, 11);
-    self.shm.set_oversubscribed(true);
-    for (int i = 0; i < 8; ++i) must(!self.shm.prefers_messages(peer), "oversubscribed");
+    must(self.shm.prefers_messages(peer), "nothing is known yet");
     leave(self);
   };
   CHECK(run_forked(body) == "");
