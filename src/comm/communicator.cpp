@@ -39,7 +39,9 @@ Communicator::Communicator(const Settings& settings, CommIdentity who, Transport
 Communicator::~Communicator() {
   ProcessEnd::instance().remove(*this);
   drain();
-  close(Error(Code::remote, "the communicator was destroyed"), monotonic_ns() + goodbye_ns);
+  // After a failure others may be waited for in vain.
+  const std::uint64_t patience_ns = error() ? goodbye_ns / 4 : goodbye_ns;
+  close(Error(Code::remote, "the communicator was destroyed"), monotonic_ns() + patience_ns);
 }
 
 void Communicator::join_control_plane(bool process_end) {

@@ -34,10 +34,12 @@ Descriptor open_spare() {
   return Descriptor(open_with_room([] { return ::eventfd(0, EFD_CLOEXEC); }));
 }
 
-// How long a peer may be silent before it is given up. Longer than a heartbeat, within which the
-// control plane judges it: a kernel drops attempts where many wait for a rank that is in no call,
-// and repeats one after 1 s, then 2.
-double patience_s(double heartbeat_s) { return std::max(4.0, 3 * heartbeat_s); }
+// How long a peer may be silent before it is given up. Where it is connected to for the first time,
+// longer than a heartbeat, within which the control plane judges it: a kernel drops attempts where
+// many wait for a rank that is in no call, and repeats one after 1 s, then 2.
+double patience_s(double heartbeat_s, bool was_open) {
+  return was_open ? heartbeat_s : std::max(4.0, 3 * heartbeat_s);
+}
 
 // Until the streams carry messages, what is in flight may wait for no reader, so the kernel may
 // judge it (see tcp_silence.hpp). 0: it does not.
@@ -227,7 +229,6 @@ bool TcpMesh::step() {
 
 void TcpMesh::begin_due(std::uint64_t now, bool anew) {
   using State = Connection::State;
-  const auto limit_ns = static_cast<std::uint64_t>(patience_s(plan_.heartbeat_s) * 1e9);
   for (Connection& one : connections_) {
     if (!one.ours || (one.state != State::waiting && one.state != State::connecting)) continue;
     for (std::uint64_t* since_ns : {&one.since_ns, &one.closed_ns}) {
@@ -236,8 +237,10 @@ void TcpMesh::begin_due(std::uint64_t now, bool anew) {
     // A request waits while the peer opens streams anyway.
     const bool waits = one.stream == plan_.streams_to(one.peer) && link(one.peer).ready > 0;
     if (one.state == State::waiting && now >= one.not_before_ns && !waits) begin(one, now);
+    const double limit_s = patience_s(plan_.heartbeat_s, link(one.peer).open);
     const auto too_long = [&](std::uint64_t since_ns) {
-      return !starting_ && since_ns != 0 && now > since_ns + limit_ns;
+      return !starting_ && since_ns != 0 &&
+             now > since_ns + static_cast<std::uint64_t>(limit_s * 1e9);
     };
     if (too_long(one.since_ns)) fail(one.peer, Failed::How::unreachable, one.last);
     if (too_long(one.closed_ns)) fail(one.peer, Failed::How::refused, one.last);
@@ -250,7 +253,7 @@ void TcpMesh::begin(Connection& connection, std::uint64_t now) {
   if (!address) return fail(connection.peer, Failed::How::refused, address.error());
   Expected<Descriptor> socket = begin_connect(*address);
   if (!socket) return try_again(connection, socket.error());
-  end_when_unanswered(socket->get(), patience_s(plan_.heartbeat_s));
+  end_when_unanswered(socket->get(), patience_s(plan_.heartbeat_s, link(connection.peer).open));
   keep_alive(socket->get(), plan_.heartbeat_s);
   connection.socket = std::move(*socket);
   connection.state = Connection::State::connecting;

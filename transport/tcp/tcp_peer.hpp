@@ -148,7 +148,7 @@ struct TcpTransport::Peer {
   // Whether a stream without a connection has something to be read, or its end.
   bool holds_early() const {
     const auto does = [](const auto& one) { return !one->socket && one->holds(); };
-    return resumes && std::ranges::any_of(streams, does);
+    return lacks_connections && std::ranges::any_of(streams, does);
   }
   // Whether the peer may lack something, and may be about to say so over another connection.
   bool is_unacknowledged() const {
@@ -164,16 +164,17 @@ struct TcpTransport::Peer {
   TcpInbox inbox;
   TcpOutbox outbox;
   std::vector<std::unique_ptr<Stream>> streams;
-  Error error;                    // set once the peer is lost or gone
-  bool live = true;               // false: lost or gone
-  bool open = false;              // its streams have been opened; until then sends are queued
-  bool broken = false;            // an end is near: read up to it even if no message is wanted
-  bool cut_short = false;         // a connection has ended without a goodbye, for good
-  bool catching_up = false;       // of a stream, nothing new may be written yet
-  int cause = end_of_stream;      // of the first such end
-  std::size_t turn = 0;           // the stream that is written to first
-  std::uint64_t ending_ns = 0;    // since that end, or since other streams brought something
-  std::uint64_t heard_bytes = 0;  // received from it
+  Error error;                     // set once the peer is lost or gone
+  bool live = true;                // false: lost or gone
+  bool open = false;               // its streams have been opened; until then sends are queued
+  bool broken = false;             // an end is near: read up to it even if no message is wanted
+  bool cut_short = false;          // a connection has ended without a goodbye, for good
+  bool catching_up = false;        // of a stream, nothing new may be written yet
+  bool lacks_connections = false;  // a stream that outlives connections may have none
+  int cause = end_of_stream;       // of the first such end
+  std::size_t turn = 0;            // the stream that is written to first
+  std::uint64_t ending_ns = 0;     // since that end, or since other streams brought something
+  std::uint64_t heard_bytes = 0;   // received from it
   TcpSilence silence;
   bool doubtful = false;  // by the last check it may be cut off
   bool cut_off = false;   // lost because it did not answer

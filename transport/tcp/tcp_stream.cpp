@@ -111,6 +111,8 @@ Error TcpTransport::Stream::resume(Descriptor connection, const ConnectionKeys* 
                   peer.rank,
                   was_known ? how_it_ended(resumption->cause()) : "as that rank has found"));
   socket = std::move(connection);
+  const auto lacks_one = [](const auto& stream) { return !stream->socket; };
+  peer.lacks_connections = std::ranges::any_of(peer.streams, lacks_one);
   if (!peer.cut_short) peer.broken = false;  // flow control holds again
   return begin(keys, epoll);
 }
@@ -133,6 +135,7 @@ bool TcpTransport::Stream::leave_connection() {
   }
   socket.reset();
   seal.reset();
+  peer.lacks_connections = true;
   return true;
 }
 

@@ -286,7 +286,13 @@ void ControlTcp::ended(Link& link, int cause) {
   if (link.fault()) return link.end(fmt::format("it sent {}", link.fault()));
   if (is_silence(cause)) return link.end(no_answer);
   if (link.leaving && link.out.empty() && cause == 0) return link.end(in_order);
-  if (link.suspend(cause, from_now(options_.heartbeat_s))) return;
+  // No router ends a connection in order, so most likely its process has ended, and its address may
+  // answer nothing any more.
+  constexpr double orderly_s = 2;
+  const bool is_orderly = cause == 0;
+  const double patience_s =
+      is_orderly ? std::min(orderly_s, options_.heartbeat_s) : options_.heartbeat_s;
+  if (link.suspend(cause, from_now(patience_s))) return;
   link.end(cause == 0 ? "its process has ended"
                       : fmt::format("its process has ended ({})", std::strerror(cause)));
 }
