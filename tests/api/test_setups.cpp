@@ -4,11 +4,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
+#include <utility>
 
 #include "catch.hpp"
 #include "ranks.hpp"
@@ -80,10 +83,24 @@ std::size_t address_space() {
   return pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
 
+// Once no thread begins or ends any more, as far as can be seen: one that did under a limit that
+// knows nothing of its stack would be without memory at all.
+std::size_t settled_address_space() {
+  constexpr int looks = 10;
+  std::size_t bytes = address_space();
+  for (int alike = 0; alike < looks;) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    const std::size_t now = address_space();
+    alike = std::exchange(bytes, now) == now ? alike + 1 : 0;
+  }
+  return bytes;
+}
+
 // While it lives this process can start so many threads more.
 class FewThreads {
  public:
   explicit FewThreads(std::size_t threads) {
+    const std::size_t used = settled_address_space();
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, stack);
@@ -91,7 +108,7 @@ class FewThreads {
     pthread_attr_destroy(&attributes);
     getrlimit(RLIMIT_AS, &before_);
     rlimit less = before_;
-    less.rlim_cur = address_space() + threads * stack + stack / 2;
+    less.rlim_cur = used + threads * stack + stack / 2;
     ensure(setrlimit(RLIMIT_AS, &less) == 0, "no limit");
   }
   ~FewThreads() {
