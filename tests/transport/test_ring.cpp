@@ -135,6 +135,20 @@ TEST_CASE("ring: a slot that is kept is passed over, and its turn comes again", 
   CHECK(ring.keep().second == 2);  // better than none
 }
 
+TEST_CASE("ring: a slot whose turn it is not comes before one that is not used in turn", "[shm]") {
+  OneRing ring;
+  const pith::RingWay way{2, false};
+  REQUIRE(ring.push(large, way));
+  REQUIRE(ring.push(large, way));
+  const auto first = ring.keep();
+  CHECK(ring.keep().second == 1);  // and stays
+  for (int round = 0; round < 3; ++round) {
+    ring.receiver.return_kept(first.first, first.second);
+    REQUIRE(ring.push(large, way));
+    CHECK(ring.keep().second == 0);
+  }
+}
+
 TEST_CASE("ring: what is filled one way or the other arrives whole", "[shm]") {
   OneRing ring;
   for (int message = 0; message < 1100; ++message) {  // trials of the other way among them
