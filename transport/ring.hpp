@@ -93,14 +93,6 @@ inline void copy_short(std::byte* to, const std::byte* from, std::size_t bytes) 
   }
 }
 
-// How large slots are used.
-struct RingWay {
-  // So many are filled in turn, at most all; 1: always the first free one.
-  std::uint32_t slots_in_turn = 1;
-  // Past the caches where that takes less.
-  bool may_pass_caches = false;
-};
-
 class RingSender {
  public:
   RingSender() = default;
@@ -115,8 +107,9 @@ class RingSender {
 
   std::size_t slot_bytes() const { return large_.bytes; }
 
-  // Sends a message of at most slot_bytes(). False: no room now.
-  bool push(const Header& header, const std::byte* data, RingWay way = {}) {
+  // Sends a message of at most slot_bytes(). False: no room now. So many large slots are filled in
+  // turn, at most all; 1: always the first free one.
+  bool push(const Header& header, const std::byte* data, std::uint32_t in_turn = 1) {
     if (next_ == limit_ && !look_for_cells()) return false;
     const std::size_t length = header.length;
     RingCell& cell = cells_[next_ & mask_];
@@ -130,13 +123,13 @@ class RingSender {
     int slot = small ? take_small() : -1;
     if (slot < 0) {
       small = false;
-      slot = take_large(way);
+      slot = take_large(in_turn);
     }
     if (slot < 0) return false;
     if (small) {
       copy_bytes(small_.at(slot), data, length);
     } else {
-      fill_large(slot, data, length, way);
+      filling_.fill(large_.at(slot), data, length);
     }
     cell.header = header;
     publish(cell, small ? RingKind::small : RingKind::large, slot);
@@ -145,12 +138,12 @@ class RingSender {
 
   // Sends a piece of a longer message; only the first one needs the header.
   bool push_piece(const Header* first, const std::byte* data, std::size_t length,
-                  RingWay way = {}) {
+                  std::uint32_t in_turn = 1) {
     if (next_ == limit_ && !look_for_cells()) return false;
-    const int slot = take_large(way);
+    const int slot = take_large(in_turn);
     if (slot < 0) return false;
     RingCell& cell = cells_[next_ & mask_];
-    fill_large(slot, data, length, way);
+    filling_.fill(large_.at(slot), data, length);
     if (first) cell.header = *first;
     publish(cell, first ? RingKind::first : RingKind::more, slot);
     return true;
@@ -216,16 +209,9 @@ class RingSender {
     return small_.take();
   }
   // Large slots: always reads it, so that no more are in use than the caller wants.
-  int take_large(RingWay way) {
+  int take_large(std::uint32_t in_turn) {
     large_.returned = control_->large_returned.load(std::memory_order_acquire);
-    return large_.take(way.slots_in_turn);
-  }
-  void fill_large(int slot, const std::byte* data, std::size_t length, RingWay way) {
-    if (way.may_pass_caches) {
-      filling_.fill(large_.at(slot), data, length);
-    } else {
-      copy_bytes(large_.at(slot), data, length);
-    }
+    return large_.take(in_turn);
   }
   void publish(RingCell& cell, RingKind kind, int slot) {
     const std::uint64_t flag = static_cast<std::uint64_t>(++next_) |

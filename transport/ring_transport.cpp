@@ -92,19 +92,18 @@ void RingTransport::wake(Peer& peer, std::uint32_t reasons) {
 
 // Sends what fits; true when the whole message is in the ring.
 bool RingTransport::advance(Peer& peer, const Header& header) {
-  RingWay way;
-  if (header.length > shape_.small_bytes) {
-    way = {slots_in_turn(shape_, attached_.size(), is_oversubscribed()), true};
-  }
+  const bool is_large = header.length > shape_.small_bytes;
+  const std::uint32_t in_turn =
+      is_large ? slots_in_turn(shape_, attached_.size(), is_oversubscribed()) : 1;
   if (header.length <= shape_.large_bytes) {
-    if (!peer.out.push(header, peer.rest, way)) return false;
+    if (!peer.out.push(header, peer.rest, in_turn)) return false;
     wake(peer, RingSleep::for_messages);
     return true;
   }
   for (int turn = 0; turn < pieces_per_turn && peer.sent < header.length; ++turn) {
     const std::size_t length = std::min<std::size_t>(header.length - peer.sent, shape_.large_bytes);
     const Header* const first = peer.sent == 0 ? &header : nullptr;
-    if (!peer.out.push_piece(first, peer.rest, length, way)) return false;
+    if (!peer.out.push_piece(first, peer.rest, length, in_turn)) return false;
     wake(peer, RingSleep::for_messages);
     peer.sent += length;
     peer.rest += length;

@@ -34,10 +34,10 @@ struct Pages {
 };
 
 struct OneRing {
-  bool push(std::size_t length, pith::RingWay way = {}) {
+  bool push(std::size_t length, std::uint32_t in_turn = 1) {
     Header header;
     header.length = static_cast<std::uint32_t>(length);
-    return sender.push(header, data.data(), way);
+    return sender.push(header, data.data(), in_turn);
   }
   // Reads the next message and keeps its slot.
   std::pair<RingKind, std::uint32_t> keep() {
@@ -56,10 +56,6 @@ struct OneRing {
   RingSender sender{shape, pages.memory.get()};
   RingReceiver receiver{shape, pages.memory.get()};
   const std::vector<std::byte> data = pattern(4096, 1);
-};
-
-struct alignas(64) Aligned {
-  std::array<std::byte, 512> bytes;
 };
 
 constexpr std::size_t in_cell = RingCell::inline_bytes;
@@ -106,7 +102,7 @@ TEST_CASE("ring: large slots are filled in turn, or always the first free one", 
   for (const std::uint32_t in_turn : {1u, 2u, 3u, 4u}) {
     OneRing ring;
     for (std::uint32_t round = 0; round < 12; ++round) {
-      REQUIRE(ring.push(large, {in_turn, false}));
+      REQUIRE(ring.push(large, in_turn));
       const auto [kind, slot] = ring.keep();
       CHECK(slot == round % in_turn);
       ring.receiver.return_kept(kind, slot);
@@ -116,35 +112,35 @@ TEST_CASE("ring: large slots are filled in turn, or always the first free one", 
 
 TEST_CASE("ring: a slot that is kept is passed over, and its turn comes again", "[shm]") {
   OneRing ring;
-  const pith::RingWay way{2, false};
-  REQUIRE(ring.push(large, way));
+  constexpr std::uint32_t in_turn = 2;
+  REQUIRE(ring.push(large, in_turn));
   const auto kept = ring.keep();
   CHECK(kept.second == 0);
   for (const std::uint32_t expected : {1u, 1u, 1u}) {
-    REQUIRE(ring.push(large, way));
+    REQUIRE(ring.push(large, in_turn));
     const auto [kind, slot] = ring.keep();
     CHECK(slot == expected);
     ring.receiver.return_kept(kind, slot);
   }
   ring.receiver.return_kept(kept.first, kept.second);
-  REQUIRE(ring.push(large, way));
+  REQUIRE(ring.push(large, in_turn));
   CHECK(ring.keep().second == 0);
-  REQUIRE(ring.push(large, way));
+  REQUIRE(ring.push(large, in_turn));
   CHECK(ring.keep().second == 1);
-  REQUIRE(ring.push(large, way));
+  REQUIRE(ring.push(large, in_turn));
   CHECK(ring.keep().second == 2);  // better than none
 }
 
 TEST_CASE("ring: a slot whose turn it is not comes before one that is not used in turn", "[shm]") {
   OneRing ring;
-  const pith::RingWay way{2, false};
-  REQUIRE(ring.push(large, way));
-  REQUIRE(ring.push(large, way));
+  constexpr std::uint32_t in_turn = 2;
+  REQUIRE(ring.push(large, in_turn));
+  REQUIRE(ring.push(large, in_turn));
   const auto first = ring.keep();
   CHECK(ring.keep().second == 1);  // and stays
   for (int round = 0; round < 3; ++round) {
     ring.receiver.return_kept(first.first, first.second);
-    REQUIRE(ring.push(large, way));
+    REQUIRE(ring.push(large, in_turn));
     CHECK(ring.keep().second == 0);
   }
 }
@@ -153,7 +149,7 @@ TEST_CASE("ring: what is filled one way or the other arrives whole", "[shm]") {
   OneRing ring;
   for (int message = 0; message < 1100; ++message) {  // trials of the other way among them
     const std::size_t length = small + 1 + static_cast<std::size_t>(message) % (large - small);
-    REQUIRE(ring.push(length, {4, true}));
+    REQUIRE(ring.push(length, 4));
     const pith::RingMessage came = ring.receiver.front();
     REQUIRE(std::memcmp(came.data, ring.data.data(), length) == 0);
     const auto [kind, slot] = ring.keep();
@@ -162,14 +158,14 @@ TEST_CASE("ring: what is filled one way or the other arrives whole", "[shm]") {
 }
 
 TEST_CASE("ring: copies past the caches are whole at any length", "[shm]") {
-  const auto to = std::make_unique<Aligned>();
+  alignas(64) std::array<std::byte, 512> to{};
   const std::vector<std::byte> from = pattern(400, 3);
   for (std::size_t length = 0; length < 300; ++length) {
-    to->bytes.fill(std::byte{0x5a});
-    pith::copy_bytes_past_caches(to->bytes.data(), from.data() + length % 7, length);
-    REQUIRE(std::equal(to->bytes.begin(), to->bytes.begin() + static_cast<std::ptrdiff_t>(length),
+    to.fill(std::byte{0x5a});
+    pith::copy_bytes_past_caches(to.data(), from.data() + length % 7, length);
+    REQUIRE(std::equal(to.begin(), to.begin() + static_cast<std::ptrdiff_t>(length),
                        from.begin() + static_cast<std::ptrdiff_t>(length % 7)));
-    REQUIRE(to->bytes[length] == std::byte{0x5a});
+    REQUIRE(to[length] == std::byte{0x5a});
   }
 }
 

@@ -238,9 +238,9 @@ void TcpMesh::begin_due(std::uint64_t now, bool anew) {
     const bool waits = one.stream == plan_.streams_to(one.peer) && link(one.peer).ready > 0;
     if (one.state == State::waiting && now >= one.not_before_ns && !waits) begin(one, now);
     const double limit_s = patience_s(plan_.heartbeat_s, link(one.peer).open);
+    const auto limit_ns = static_cast<std::uint64_t>(limit_s * 1e9);
     const auto too_long = [&](std::uint64_t since_ns) {
-      return !starting_ && since_ns != 0 &&
-             now > since_ns + static_cast<std::uint64_t>(limit_s * 1e9);
+      return !starting_ && since_ns != 0 && now > since_ns + limit_ns;
     };
     if (too_long(one.since_ns)) fail(one.peer, Failed::How::unreachable, one.last);
     if (too_long(one.closed_ns)) fail(one.peer, Failed::How::refused, one.last);

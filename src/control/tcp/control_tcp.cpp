@@ -289,9 +289,8 @@ void ControlTcp::ended(Link& link, int cause) {
   // No router ends a connection in order, so most likely its process has ended, and its address may
   // answer nothing any more.
   constexpr double orderly_s = 2;
-  const bool is_orderly = cause == 0;
-  const double patience_s =
-      is_orderly ? std::min(orderly_s, options_.heartbeat_s) : options_.heartbeat_s;
+  const double heartbeat_s = options_.heartbeat_s;
+  const double patience_s = cause == 0 ? std::min(orderly_s, heartbeat_s) : heartbeat_s;
   if (link.suspend(cause, from_now(patience_s))) return;
   link.end(cause == 0 ? "its process has ended"
                       : fmt::format("its process has ended ({})", std::strerror(cause)));
