@@ -16,9 +16,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 ADDRESS = "10.77.0.1"
-SIZES = (8, 4096, 65536, 1 << 20, 8 << 20)
 # The emulator translates code when it first runs: short series would time that.
-CALLS = {8: 3000, 4096: 1000, 65536: 100, 1 << 20: 10, 8 << 20: 3}
+CALLS = {8: 5000, 1024: 5000, 4096: 3000, 65536: 200, 1 << 20: 20, 8 << 20: 4, 64 << 20: 1}
+SIZES = tuple(CALLS)
 
 
 def output(command, **environment):
@@ -42,45 +42,50 @@ def perftest(program, size, calls, *options):
 def write_seconds(size):
     """How long one write of this size takes at least: its latency, or by bandwidth."""
     if size < 65536:
-        columns = perftest("ib_write_lat", size, 200)
+        columns = perftest("ib_write_lat", size, 5000)
         return columns[4] * 1e-6 if len(columns) > 4 else float("nan")
     columns = perftest("ib_write_bw", size, 10)
     return size / (columns[3] * (1 << 20)) if len(columns) > 3 else float("nan")
 
 
-def pith_seconds(binaries, transport, size):
-    said = output([binaries / "all_reduce_perf", "-b", size, "-e", size, "-n", CALLS[size],
-                   "-w", max(2, CALLS[size] // 10), "-c", 0, "--ranks", 2],
-                  PITH_TRANSPORT=transport, PITH_HOST=ADDRESS)
-    line = re.search(rf"^\s*{size}\s.*$", said, re.MULTILINE)
-    return float(line.group().split()[5]) * 1e-6 if line else float("nan")
-
-
-def open_mpi_seconds(binaries, size):
-    said = output(["mpirun", "-n", 2, "--oversubscribe", "--mca", "pml", "ucx", "--mca",
-                   "pml_ucx_tls", "any", "--mca", "pml_ucx_devices", "any",
-                   binaries / "openmpi_allreduce", "--sizes", size, "--iters", CALLS[size],
-                   "--batches", 3],
-                  OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
-                  UCX_TLS="rc,self", UCX_NET_DEVICES="rxe0:1")
+def median_seconds(command, size, **environment):
+    """Of three batches. Both programs have the same loop, and bind rank i to core i."""
+    said = output([*command, "--sizes", size, "--iters", CALLS[size], "--batches", 3],
+                  **environment)
     line = re.search(rf"^\s*{size}\s.*$", said, re.MULTILINE)
     return float(line.group().split()[2]) * 1e-6 if line else float("nan")
 
 
+def pith_seconds(binaries, transport, size, *options):
+    return median_seconds([binaries / "seam_bench", "--ranks", 2, "--memory", "private", *options],
+                          size, PITH_TRANSPORT=transport, PITH_HOST=ADDRESS)
+
+
+def open_mpi_seconds(binaries, size):
+    return median_seconds(["mpirun", "-n", 2, "--oversubscribe", "--bind-to", "core", "--mca",
+                           "pml", "ucx", "--mca", "pml_ucx_tls", "any", "--mca",
+                           "pml_ucx_devices", "any", binaries / "openmpi_allreduce"], size,
+                          OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+                          UCX_TLS="rc,self", UCX_NET_DEVICES="rxe0:1")
+
+
 def inside(binaries, rounds):
-    print(f"{'bytes':>9} {'verbs us':>10} {'ucx':>6} {'tcp':>6} {'Open MPI':>8} {'write':>6}   "
-          "(the others' time by that of verbs)")
+    print(f"{'bytes':>9} {'verbs us':>10} {'ucx':>6} {'tcp':>6} {'Open MPI':>8} "
+          f"{'send us':>10} {'write':>6}   (times of others by that of verbs; of a perftest write "
+          "by that of a pithSend)")
     for size in SIZES:
-        times = {name: [] for name in ("verbs", "ucx", "tcp", "mpi", "write")}
+        times = {name: [] for name in ("verbs", "ucx", "tcp", "mpi", "send", "write")}
         for _ in range(rounds):
             for transport in ("verbs", "ucx", "tcp"):
                 times[transport].append(pith_seconds(binaries, transport, size))
             times["mpi"].append(open_mpi_seconds(binaries, size))
+            times["send"].append(pith_seconds(binaries, "verbs", size, "--ping-pong") / 2)
             times["write"].append(write_seconds(size))
         median = {name: statistics.median(values) for name, values in times.items()}
-        ratios = [median[name] / median["verbs"] for name in ("ucx", "tcp", "mpi", "write")]
+        ratios = [median[name] / median["verbs"] for name in ("ucx", "tcp", "mpi")]
         print(f"{size:9} {median['verbs'] * 1e6:10.1f} {ratios[0]:6.2f} {ratios[1]:6.2f} "
-              f"{ratios[2]:8.2f} {ratios[3]:6.2f}", flush=True)
+              f"{ratios[2]:8.2f} {median['send'] * 1e6:10.1f} "
+              f"{median['write'] / median['send']:6.2f}", flush=True)
 
 
 def main():

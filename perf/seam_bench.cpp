@@ -1,10 +1,13 @@
-// Times pithAllReduce through the C API: what a caller waits for.
+// Times pithAllReduce through the C API: what a caller waits for. With --ping-pong: a pithSend
+// there and one back.
 #include <fmt/core.h>
 #include <pith/pith.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <exception>
+#include <memory>
+#include <stdexcept>
 
 #include "bench_common.hpp"
 #include "must.hpp"
@@ -15,7 +18,7 @@ using pith_bench::must;
 using pith_bench::Settings;
 using pith_bench::World;
 
-class Pith final : public pith_bench::Contender {
+class Pith : public pith_bench::Contender {
  public:
   explicit Pith(pithComm_t comm) : comm_(comm) {}
   ~Pith() override {
@@ -39,11 +42,27 @@ class Pith final : public pith_bench::Contender {
          "pithAllReduce");
   }
 
- private:
+ protected:
   pithComm_t comm_;
   const float* send_ = nullptr;
   float* recv_ = nullptr;
   std::size_t count_ = 0;
+};
+
+class PingPong final : public Pith {
+ public:
+  PingPong(pithComm_t comm, int rank) : Pith(comm), rank_(rank) {}
+  void all_reduce() override {
+    if (rank_ == 0) send();
+    must(pithRecv(recv_, count_, pithFloat32, 1 - rank_, comm_, nullptr), "pithRecv");
+    if (rank_ == 1) send();
+  }
+  bool reduces() const override { return false; }
+
+ private:
+  void send() { must(pithSend(send_, count_, pithFloat32, 1 - rank_, comm_, nullptr), "pithSend"); }
+
+  const int rank_;
 };
 
 pithComm_t join(World& world) {
@@ -63,7 +82,7 @@ pith_bench::Identity identity(const Settings& settings) {
           named, ""};
 }
 
-int run(const Settings& settings) {
+int run(const Settings& settings, bool ping_pong) {
   if (!settings.transport.empty()) setenv("PITH_TRANSPORT", settings.transport.c_str(), 1);
   std::vector<pithComm_t> comms;
   if (settings.threads) {
@@ -72,8 +91,10 @@ int run(const Settings& settings) {
   }
   return pith_bench::run_ranks(settings, [&](World& world) {
     const auto rank = static_cast<std::size_t>(world.rank());
-    Pith pith(settings.threads ? comms[rank] : join(world));
-    const auto rows = pith_bench::measure(settings, world, pith);
+    pithComm_t comm = settings.threads ? comms[rank] : join(world);
+    const std::unique_ptr<Pith> pith =
+        ping_pong ? std::make_unique<PingPong>(comm, world.rank()) : std::make_unique<Pith>(comm);
+    const auto rows = pith_bench::measure(settings, world, *pith);
     if (rank == 0) pith_bench::report(settings, identity(settings), rows);
   });
 }
@@ -86,5 +107,10 @@ int main(int argc, char** argv) {
   pith_bench::add_options(app, settings);
   const auto transports = CLI::IsMember({"shm", "tcp", "local"});
   app.get_option("--transport")->check(transports)->description("sets PITH_TRANSPORT");
-  return pith_bench::bench_main(app, argc, argv, [&] { return run(settings); });
+  bool ping_pong = false;
+  app.add_flag("--ping-pong", ping_pong, "of 2 ranks: time a pithSend there and one back instead");
+  return pith_bench::bench_main(app, argc, argv, [&] {
+    if (ping_pong && settings.ranks != 2) throw std::invalid_argument("--ping-pong is of 2 ranks");
+    return run(settings, ping_pong);
+  });
 }

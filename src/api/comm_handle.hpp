@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "api/recent_buffers.hpp"
 #include "api/reduction_ops.hpp"
 #include "api/registrations.hpp"
 #include "comm/group.hpp"
@@ -23,6 +24,7 @@ struct pithComm : pith::CallTarget {
   std::shared_ptr<pith::Cancellation> making;  // while being_made
   pith::api::ReductionOps ops = {};
   pith::api::Registrations registrations = {};
+  pith::api::RecentBuffers recent_buffers = {};
   std::vector<pith::Range> blocks = {};  // of the call being made, where they are uneven
   std::shared_ptr<void> attached;        // data of a layer on top; released first
   std::atomic<bool> has_attached{false};

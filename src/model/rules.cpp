@@ -57,7 +57,7 @@ const Algorithm& default_allreduce(const Shape& shape) {
   }
   const bool meets_at_ports = shape.multi_host() && shape.ranks > 2;
   const std::size_t long_bytes_a_rank = (meets_at_ports ? 64 : 8192) * kib;
-  const bool pair_by_messages = !shape.views && shape.ranks == 2 && !shape.multi_host();
+  const bool pair_by_messages = !shape.views && shape.ranks == 2;
   const bool runs_long = pair_by_messages || (!shape.views && bytes_a_rank >= long_bytes_a_rank);
   if (shape.ranks <= few_ranks && !runs_long) return entry(Collective::allreduce, "two_shot");
   if (bytes_a_rank >= 16 * kib) return entry(Collective::allreduce, "ring");
@@ -134,8 +134,11 @@ const Algorithm& default_scan(const Shape& shape, const Algorithm& doubling,
 //              with one partner at a time little is on the way at once, and stays in the caches
 //              (loopback, two cores: 4 ranks, 4 and 16 MiB, 0.50 to 0.77 of the time of two-shot; 8
 //              ranks, 0.74 to 1.08 of the ring's; below as fast as two-shot, or slower)
-//   ring       2 ranks of one host: the messages of two-shot, but no more of them on the way than
-//              lanes (loopback, 64 KiB to 16 MiB: 0.88 to 0.97 of its time)
+//   ring       2 ranks: the messages of two-shot, but as many on the way as there are lanes, no
+//   more
+//              and no fewer (64 KiB to 16 MiB, of two-shot's time: loopback 0.88 to 0.97; two hosts
+//              over TCP, 1 and 10 Gbit/s or without a limit, 0.89 to 1.03; verbs over soft-RoCE 4
+//              to 16 MiB 0.54 to 0.66, where a write ends in the call that posts it)
 //   two-shot   up to 4 ranks, below 8 MiB a rank (above, its inputs run so far ahead of its results
 //              that they leave the caches). With more than 2 ranks on several hosts only below 64
 //              KiB a rank: its senders converge on every port, whose queue overflows (4 hosts, 1 to

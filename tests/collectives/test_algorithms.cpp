@@ -297,7 +297,7 @@ constexpr Rule rules[] = {
     {sum, 4, 4 * 8192 * kib, false, false, "ring"},
     {sum, 4, 4 * 64 * kib - 4, false, false, "two_shot", true},
     {sum, 4, 4 * 64 * kib, false, false, "ring", true},
-    {sum, 2, 2 * 8192 * kib - 2, false, false, "two_shot", true},
+    {sum, 2, 2 * 8192 * kib - 2, false, false, "ring", true},
     {sum, 8, 1024 * kib* kib, true, false, "two_shot", true},
     {sum, 5, 5 * 16 * kib, false, false, "ring"},
     {sum, 5, 5 * 16 * kib - 5, false, false, "recursive_doubling"},

@@ -85,16 +85,36 @@ void VerbsRanks::lose_all(std::string_view how) {
   }
 }
 
+void VerbsRanks::act_on_next() {
+  const ibv_wc completion = completions_.take();
+  const VerbsTag tag = VerbsTag::unpack(completion.wr_id);
+  VerbsPair* pair = by_rank_[tag.peer].get();
+  if (pair && tag.work != VerbsWork::none) pair->act(completion);
+}
+
 bool VerbsRanks::act() {
   const bool any = !completions_.empty();
-  while (!completions_.empty()) {
-    const ibv_wc completion = completions_.take();
-    const VerbsTag tag = VerbsTag::unpack(completion.wr_id);
-    VerbsPair* pair = by_rank_[tag.peer].get();
-    if (pair && tag.work != VerbsWork::none) pair->act(completion);
-  }
+  while (!completions_.empty()) act_on_next();
   completions_.clear();
   return any;
+}
+
+Front VerbsRanks::take_front(int peer, const Header& header, const FrontReader& reader) {
+  if (completions_.empty()) gather();
+  Front front = Front::none;
+  while (!completions_.empty()) {
+    const ibv_wc& next = completions_.next();
+    VerbsPair* pair = by_rank_[VerbsTag::unpack(next.wr_id).peer].get();
+    if (pair && pair->rank() == peer) front = pair->take_front(next, header, reader);
+    if (front == Front::other) return front;
+    if (front == Front::taken) {
+      completions_.take();
+      break;
+    }
+    act_on_next();
+  }
+  if (completions_.empty()) completions_.clear();
+  return front;
 }
 
 // Last in progress(): the owner may call back into this transport.

@@ -26,6 +26,7 @@ class VerbsCompletions {
 
   bool empty() const { return next_ == taken_.size(); }
   // The next one to be acted upon; there must be one.
+  const ibv_wc& next() const { return taken_[next_]; }
   ibv_wc take() { return taken_[next_++]; }
   // Forgets those that have been acted upon; there must be no others.
   void clear() {

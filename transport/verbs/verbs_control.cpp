@@ -20,6 +20,10 @@ constexpr std::uint32_t signal_every = 8;
 constexpr std::size_t slots_to_send = 8;
 constexpr std::size_t words_usual = 64;
 
+VerbsSlot*& of_number(std::span<VerbsSlot*> flight, std::uint32_t number) {
+  return flight[number & (flight.size() - 1)];
+}
+
 template <class Word>
 bool make_room(std::vector<Word>& words) noexcept {
   try {
@@ -73,7 +77,7 @@ void VerbsControl::close() {
   pair_.destroy();
   words_.clear();
   for (; completed_ != posted_; ++completed_) {
-    VerbsSlot*& slot = flight_[completed_ % flight_.size()];
+    VerbsSlot*& slot = of_number(flight_, completed_);
     if (slot) slots_.give(*std::exchange(slot, nullptr));
   }
 }
@@ -91,7 +95,7 @@ void VerbsControl::post_receive(std::uint32_t slot) {
 }
 
 void VerbsControl::post(ibv_send_wr& work, VerbsSlot* slot) {
-  flight_[posted_ % flight_.size()] = slot;
+  of_number(flight_, posted_) = slot;
   work.wr_id = VerbsTag{VerbsWork::frame_sent, static_cast<std::uint32_t>(peer_), posted_}.pack();
   ++posted_;
   unsignalled_ = slot || unsignalled_ + 1 == signal_every ? 0 : unsignalled_ + 1;
@@ -173,7 +177,7 @@ bool VerbsControl::pump() {
 
 void VerbsControl::sent(std::uint32_t number) {
   while (completed_ != number + 1) {
-    VerbsSlot*& slot = flight_[completed_ % flight_.size()];
+    VerbsSlot*& slot = of_number(flight_, completed_);
     if (slot) slots_.give(*std::exchange(slot, nullptr));
     ++completed_;
   }

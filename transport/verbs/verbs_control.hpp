@@ -95,7 +95,7 @@ class VerbsControl {
   // Numbers of the last probe and of the last frame before the end, plus one; 0: there was none.
   std::uint32_t probe_ = 0;
   std::uint32_t last_ = 0;
-  std::vector<VerbsSlot*> flight_;  // by number modulo its size; null: inlined
+  std::vector<VerbsSlot*> flight_;  // by number modulo its size, a power of two; null: inlined
   std::unique_ptr<VerbsBlock> received_;
   std::vector<Word> words_;
 };

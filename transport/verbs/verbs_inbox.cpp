@@ -32,8 +32,11 @@ const char* VerbsInbox::take(std::uint32_t slot) {
   const VerbsHead head = came.head();
   if (head.kind == VerbsKind::message) {
     if (incoming_) return "a message inside another";
-    take_message(slot, head);
-    return nullptr;
+    SlotOwner* owner = control_.credits().can_lend() ? this : nullptr;
+    if (mailbox_.deliver(peer_, head.header, came.payload(), owner, slot) == Mailbox::Taken::kept) {
+      control_.credits().lend();
+      return nullptr;
+    }
   }
   const char* fault = nullptr;
   if (head.kind == VerbsKind::piece) fault = take_piece(came, head);
@@ -41,16 +44,6 @@ const char* VerbsInbox::take(std::uint32_t slot) {
   if (head.kind == VerbsKind::goodbye) left_ = true;
   control_.take_back(slot);
   return fault;
-}
-
-void VerbsInbox::take_message(std::uint32_t slot, const VerbsHead& head) {
-  SlotOwner* owner = control_.credits().can_lend() ? this : nullptr;
-  const std::byte* payload = control_.slot(slot).payload();
-  if (mailbox_.deliver(peer_, head.header, payload, owner, slot) == Mailbox::Taken::kept) {
-    control_.credits().lend();
-  } else {
-    control_.take_back(slot);
-  }
 }
 
 void VerbsInbox::release_slot(int, std::uint64_t slot) {

@@ -41,6 +41,8 @@ class VerbsInbox final : public SlotOwner, public MessageSource {
     return (!held_.empty() && mailbox_.accepts(peer_)) || can_grant() || !stopped_.empty();
   }
   bool left() const { return left_; }
+  // Whether a message that comes now would be delivered at once.
+  bool is_between_messages() const { return held_.empty() && !incoming_ && !left_; }
 
   // The data connections have stopped: granted messages are granted again, or refused. `wanted`:
   // the sender's names of these; returns how many.
@@ -78,7 +80,6 @@ class VerbsInbox final : public SlotOwner, public MessageSource {
   bool take_held(const char*& fault);
   const char* take(std::uint32_t slot);
   const char* take_piece(const VerbsSlot& slot, const VerbsHead& head);
-  void take_message(std::uint32_t slot, const VerbsHead& head);
   void announce(const VerbsHead& head);
   void grant(Arrival& arrival);
   bool give_back(Arrival& arrival);

@@ -44,6 +44,15 @@ VerbsOutgoing* VerbsOutbox::named(std::uint32_t name, State state) {
 }
 
 bool VerbsOutbox::start(Send& send) {
+  const std::size_t bytes = send.header.length;
+  if (bytes < shared_.write_bytes && bytes <= verbs_payload_max && queue_.empty() &&
+      control_.has_room()) {
+    VerbsHead head;
+    head.kind = VerbsKind::message;
+    head.header = send.header;
+    control_.send(head, {send.data, bytes});
+    return true;
+  }
   VerbsOutgoing& outgoing = take_outgoing(send);
   queue_.push_back(&outgoing);
   starting_ = &outgoing;

@@ -15,6 +15,13 @@ namespace {
 // A peer that says nothing for this long while something waits for it is asked by its device.
 constexpr std::uint64_t silence_ns = 1'000'000'000;
 
+// Null, or what is wrong with the frame.
+const char* take_head(const VerbsSlot& came, VerbsHead& head) {
+  if (came.bytes < sizeof head || came.bytes > verbs_frame_max) return "a frame without a head";
+  head = came.head();
+  return fault_of(head, came.payload_bytes());
+}
+
 }  // namespace
 
 Error VerbsPair::make(std::span<const std::unique_ptr<VerbsRail>> rails, std::uint32_t window) {
@@ -80,10 +87,7 @@ void VerbsPair::act(const ibv_wc& completion) {
   if (!live_) return;
   const VerbsTag tag = VerbsTag::unpack(completion.wr_id);
   const bool good = completion.status == IBV_WC_SUCCESS;
-  if (good && (tag.work == VerbsWork::frame_came || tag.work == VerbsWork::data_came)) {
-    ++heard_;
-    heard_ns_ = monotonic_ns();
-  }
+  if (good && (tag.work == VerbsWork::frame_came || tag.work == VerbsWork::data_came)) ++heard_;
   if (VerbsCompletions::is_data(completion)) return act_on_data(completion);
   if (!good) {
     if (closing_ || (inbox_.left() && !outbox_.awaited())) return let_go();
@@ -95,11 +99,28 @@ void VerbsPair::act(const ibv_wc& completion) {
   act_on_frame(tag.value);
 }
 
+Front VerbsPair::take_front(const ibv_wc& completion, const Header& header,
+                            const FrontReader& reader) {
+  const VerbsTag tag = VerbsTag::unpack(completion.wr_id);
+  const bool is_frame = tag.work == VerbsWork::frame_came && completion.status == IBV_WC_SUCCESS;
+  if (!live_ || !is_frame) return Front::none;
+  VerbsSlot& came = control_.slot(tag.value);
+  came.bytes = completion.byte_len;
+  VerbsHead head;
+  if (take_head(came, head) || !is_ordered(head.kind)) return Front::none;
+  const bool is_it = head.kind == VerbsKind::message && head.header == header;
+  if (!is_it || !inbox_.is_between_messages()) return Front::other;
+  ++heard_;
+  control_.credits().credited(head.taken);
+  reader.read(reader.context, came.payload());
+  control_.take_back(tag.value);
+  return Front::taken;
+}
+
 void VerbsPair::act_on_frame(std::uint32_t slot) {
   const VerbsSlot& came = control_.slot(slot);
-  const bool whole = came.bytes >= sizeof(VerbsHead) && came.bytes <= verbs_frame_max;
-  const VerbsHead head = whole ? came.head() : VerbsHead();
-  const char* fault = whole ? fault_of(head, came.payload_bytes()) : "a frame without a head";
+  VerbsHead head;
+  const char* fault = take_head(came, head);
   if (fault) return lose(fmt::format("it sent {}", fault));
   control_.credits().credited(head.taken);
   if (head.kind == VerbsKind::goodbye) {
@@ -205,6 +226,10 @@ void VerbsPair::quiesce(const CommState& comm, const Error& error) {
 
 // A reliable connection notices a dead peer only while it sends.
 void VerbsPair::look(std::uint64_t now_ns) {
+  if (heard_before_ != heard_) {
+    heard_before_ = heard_;
+    heard_ns_ = now_ns;
+  }
   const bool waits = mailbox_.awaited(rank_) || outbox_.awaited();
   if (live_ && waits && now_ns > heard_ns_ + silence_ns) control_.probe();
 }

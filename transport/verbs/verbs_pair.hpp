@@ -6,6 +6,7 @@
 #include <functional>
 #include <string_view>
 
+#include "transport/transport.hpp"
 #include "transport/verbs/verbs_completions.hpp"
 #include "transport/verbs/verbs_inbox.hpp"
 #include "transport/verbs/verbs_outbox.hpp"
@@ -40,6 +41,9 @@ class VerbsPair {
   // True: complete at once.
   bool start(Send& send);
   void act(const ibv_wc& completion);
+  // Reads the message that has come with the next completion; see Transport. None: it is of
+  // something else, and to be acted upon.
+  Front take_front(const ibv_wc& completion, const Header& header, const FrontReader& reader);
   // Moves what can be moved, and looks whether the peer is still there; true if anything happened.
   bool progress();
   bool can_progress() const;
@@ -77,7 +81,6 @@ class VerbsPair {
   void stop_data();
   const char* restart_came(const VerbsHead& head, const std::byte* payload);
   void say_restart();
-  void resume_data(const VerbsRestart& theirs);
 
   Mailbox& mailbox_;
   VerbsCompletions& completions_;
@@ -91,7 +94,8 @@ class VerbsPair {
   bool closing_ = false;
   bool untold_loss_ = false;
   bool said_farewell_ = false;
-  std::uint64_t heard_ = 0;  // frames and notices that have come
+  std::uint64_t heard_ = 0;         // frames and notices that have come
+  std::uint64_t heard_before_ = 0;  // the last look at the link, which sets the time
   std::uint64_t heard_ns_ = 0;
   Restart restart_ = Restart::none;
   int restarts_ = 0;  // since data last arrived or departed

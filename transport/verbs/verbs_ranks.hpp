@@ -30,6 +30,7 @@ class VerbsRanks final : public VerbsTransport {
   std::string_view name() const override { return "verbs"; }
   bool start(Send& send) override;
   std::size_t slot_bytes() const override { return verbs_payload_max; }
+  Front take_front(int peer, const Header& header, const FrontReader& reader) override;
   MemoryHandle expose(int, Bytes) override { return {}; }
   std::byte* map(int, MemoryHandle) override { return nullptr; }
   bool progress() override;
@@ -45,6 +46,7 @@ class VerbsRanks final : public VerbsTransport {
 
  private:
   bool gather();
+  void act_on_next();
   bool act();
   void lose_all(std::string_view how);
   void report_lost();

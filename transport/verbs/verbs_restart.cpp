@@ -42,7 +42,10 @@ const char* VerbsPair::restart_came(const VerbsHead& head, const std::byte* payl
   // At once, for the frames that follow speak of the new epoch.
   stop_data();
   if (live_ && restart_ == Restart::stopped) say_restart();
-  if (live_ && restart_ == Restart::said) resume_data(theirs);
+  if (!live_ || restart_ != Restart::said) return nullptr;
+  restart_ = Restart::none;
+  outbox_.landed_except({theirs.transfers, theirs.wanted});
+  if (const Error error = lanes_.resume(theirs)) lose(error.message());
   return nullptr;
 }
 
@@ -59,12 +62,6 @@ void VerbsPair::say_restart() {
   if (const Error error = lanes_.begin_epoch(head.epoch, restart)) return lose(error.message());
   control_.say(head, std::as_bytes(std::span(&restart, 1)));
   restart_ = Restart::said;
-}
-
-void VerbsPair::resume_data(const VerbsRestart& theirs) {
-  restart_ = Restart::none;
-  outbox_.landed_except({theirs.transfers, theirs.wanted});
-  if (const Error error = lanes_.resume(theirs)) lose(error.message());
 }
 
 }  // namespace pith

@@ -1,15 +1,8 @@
 #include "transport/verbs/verbs_slots.hpp"
 
 #include <cerrno>
-#include <cstring>
 
 namespace pith {
-
-VerbsHead VerbsSlot::head() const {
-  VerbsHead head;
-  std::memcpy(&head, data, sizeof head);
-  return head;
-}
 
 Expected<std::unique_ptr<VerbsBlock>> VerbsBlock::make(const VerbsRail& rail, std::size_t slots) {
   const std::size_t bytes = slots * verbs_frame_max;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <vector>
@@ -17,7 +18,11 @@ struct VerbsSlot {
   std::uint32_t key = 0;
   std::uint32_t bytes = 0;  // of a received frame
 
-  VerbsHead head() const;
+  VerbsHead head() const {
+    VerbsHead head;
+    std::memcpy(&head, data, sizeof head);
+    return head;
+  }
   const std::byte* payload() const { return data + sizeof(VerbsHead); }
   std::size_t payload_bytes() const { return bytes - sizeof(VerbsHead); }
 };
