@@ -158,8 +158,7 @@ class Call {
   // Whether the network accesses the compute's memory directly for messages of this size.
   bool is_direct(int peer, std::size_t bytes) const {
     return compute().kind() != MemoryKind::host &&
-           bytes >= route(peer).transport->direct_bytes(compute().kind()) &&
-           compute().network_memory() != 0;
+           bytes >= route(peer).transport->direct_bytes(compute());
   }
   // Copy from and to memory that a peer has exposed for that. An error has failed the call.
   Error copy_from(int peer, std::uint64_t where, Bytes into) const;

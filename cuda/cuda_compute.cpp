@@ -92,30 +92,12 @@ Error CudaCompute::ask_about_device() {
   if (words == 0) {
     return {Code::cuda, "the CUDA device's streams neither write nor await words of 64 bits"};
   }
-  ask_about_network(device);
+  network_.emplace(device_);
   return {};
 }
 
-// Whether the network reaches device memory by GPUDirect RDMA.
-void CudaCompute::ask_about_network(CUdevice device) {
-  int reached = 0;
-  int order = 0;
-  int flushes = 0;
-  const bool asked =
-      driver_.device_attribute(&reached, kDeviceReachedByNetwork, device) == kSuccess &&
-      driver_.device_attribute(&order, kDeviceNetworkOrder, device) == kSuccess &&
-      driver_.device_attribute(&flushes, kDeviceNetworkFlushes, device) == kSuccess;
-  must_flush_ = order < kNetworkWritesToOwner;
-  const bool can_flush = driver_.flush_network_writes && (flushes & kNetworkFlushByHost) != 0;
-  if (!asked || reached == 0 || (must_flush_ && !can_flush)) return;
-  network_memory_ = id_of(driver_, device_.context());
-}
-
 void CudaCompute::see_network_writes() {
-  if (!must_flush_) return;
-  const Current current(device_);
-  const CUresult flushed =
-      driver_.flush_network_writes(kNetworkWritesOfContext, kNetworkWritesToOwner);
+  const CUresult flushed = network_->see_writes();
   if (flushed != kSuccess) fail("cuFlushGPUDirectRDMAWrites", flushed);
 }
 

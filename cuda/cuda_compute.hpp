@@ -12,6 +12,7 @@
 #include "core/pollable.hpp"
 #include "cuda/failure_probe.hpp"
 #include "cuda/launch_queue.hpp"
+#include "cuda/network_reach.hpp"
 #include "cuda/scratch_pool.hpp"
 
 namespace pith::cuda {
@@ -34,7 +35,8 @@ class CudaCompute final : public Compute, public Pollable, public ReachedByPeers
   std::byte* take_scratch(std::size_t bytes) override { return scratch_.take(bytes); }
   void give_scratch(std::byte* memory, std::size_t bytes) override { scratch_.give(memory, bytes); }
 
-  std::uint64_t network_memory() const override { return network_memory_; }
+  std::uint64_t network_memory() const override { return network_->memory(); }
+  MemoryExporter* exporter() override { return network_->exports() ? &*network_ : nullptr; }
   void see_network_writes() override;
   std::shared_ptr<void> withhold_scratch(std::byte*, std::size_t) override {
     return scratch_.withhold();
@@ -86,7 +88,6 @@ class CudaCompute final : public Compute, public Pollable, public ReachedByPeers
   explicit CudaCompute(Device& device);
   Error open(unsigned worker_blocks, unsigned most_shared);
   Error ask_about_device();
-  void ask_about_network(CUdevice device);
   Fence add_ticket(CUresult launched);
   bool by_worker() const { return workers_ && workers_->serves(); }
   CUresult write_ticket(std::uint64_t ticket);
@@ -98,8 +99,7 @@ class CudaCompute final : public Compute, public Pollable, public ReachedByPeers
   Device& device_;
   const Driver& driver_;
   int priority_ = 0;
-  std::uint64_t network_memory_ = 0;
-  bool must_flush_ = false;  // the device may see the network's writes out of order
+  std::optional<NetworkReach> network_;  // once the device has been asked
   PeerMemory* peers_ = nullptr;
   CUstream stream_ = nullptr;
   Slot* tickets_ = nullptr;  // `start` holds the last ticket that the stream has passed

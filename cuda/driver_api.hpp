@@ -186,7 +186,9 @@ inline constexpr CUdevice_attribute kDeviceNetworkFlushes = 117;
 inline constexpr CUdevice_attribute kDeviceNetworkOrder = 118;
 inline constexpr CUdevice_attribute kDevice64BitStreamMemOps = 122;
 inline constexpr CUdevice_attribute kDeviceWaitValueNor = 123;
+inline constexpr CUdevice_attribute kDeviceExportsDmaBufs = 124;
 inline constexpr int kNetworkFlushByHost = 1;
+inline constexpr int kRangeAsDmaBuf = 1;
 inline constexpr int kNetworkWritesOfContext = 0;
 inline constexpr int kNetworkWritesToOwner = 100;
 
@@ -302,6 +304,8 @@ inline constexpr int kNetworkWritesToOwner = 100;
   X(device_get_uuid, cuDeviceGetUuid_v2, (CUuuid * uuid, CUdevice device))                         \
   X(function_load, cuFuncLoad, (CUfunction function))                                              \
   X(flush_network_writes, cuFlushGPUDirectRDMAWrites, (int target, int scope))                     \
+  X(range_handle, cuMemGetHandleForAddressRange,                                                   \
+    (void* handle, CUdeviceptr address, std::size_t bytes, int type, unsigned long long flags))    \
   X(ipc_get_handle, cuIpcGetMemHandle, (CUipcMemHandle * handle, CUdeviceptr address))             \
   X(ipc_open_handle, cuIpcOpenMemHandle_v2,                                                        \
     (CUdeviceptr * address, CUipcMemHandle handle, unsigned flags))                                \

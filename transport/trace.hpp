@@ -58,7 +58,7 @@ class TracedTransport final : public Transport {
     return complete;
   }
   std::size_t slot_bytes() const override { return inner_.slot_bytes(); }
-  std::size_t direct_bytes(MemoryKind kind) const override { return inner_.direct_bytes(kind); }
+  std::size_t direct_bytes(Compute& compute) const override { return inner_.direct_bytes(compute); }
   MemoryHandle expose(int peer, Bytes memory) override { return inner_.expose(peer, memory); }
   MemoryHandle expose_for_copies(int peer, Bytes memory) override {
     return inner_.expose_for_copies(peer, memory);
@@ -104,6 +104,7 @@ class TracedCompute final : public Compute {
     inner_.give_scratch(scratch, bytes);
   }
   std::uint64_t network_memory() const override { return inner_.network_memory(); }
+  MemoryExporter* exporter() override { return inner_.exporter(); }
   void see_network_writes() override { inner_.see_network_writes(); }
   std::shared_ptr<void> withhold_scratch(std::byte* scratch, std::size_t bytes) override {
     return inner_.withhold_scratch(scratch, bytes);

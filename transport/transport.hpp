@@ -20,6 +20,8 @@
 
 namespace pith {
 
+class Compute;
+
 // How a peer can reach memory of this rank; plain data, as it travels in a message.
 struct MemoryHandle {
   enum class Reach : std::uint8_t {
@@ -62,9 +64,9 @@ class Transport : public Pollable {
   // message has that the mailbox has stored. The mailbox never sees it.
   virtual Front take_front(int, const Header&, const FrontReader&) { return Front::hidden; }
 
-  // From this size on, messages can be sent directly from memory of this kind (Send::direct), and
-  // received directly into it (Receive::direct). no_bytes: never.
-  virtual std::size_t direct_bytes(MemoryKind) const { return no_bytes; }
+  // From this size on, messages can be sent directly from its scratch (Send::direct), and received
+  // directly into it (Receive::direct). no_bytes: never.
+  virtual std::size_t direct_bytes(Compute&) const { return no_bytes; }
 
   // Load/store access. `expose` describes memory of this rank to `peer`; it must stay valid until
   // the algorithm's own messages say that the peer has finished. Both ends know from the handle

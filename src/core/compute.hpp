@@ -66,6 +66,21 @@ inline const int kernel_index = register_kernel<Kernel>();
 
 class Scratch;
 
+// Memory as a dma-buf describes it to network hardware.
+struct ExportedMemory {
+  int descriptor = -1;  // the caller closes it; -1: there is none
+  const std::byte* begin = nullptr;
+  std::size_t bytes = 0;
+};
+class MemoryExporter {
+ public:
+  // The allocation around `at`.
+  virtual ExportedMemory export_memory(const std::byte* at) = 0;
+
+ protected:
+  ~MemoryExporter() = default;
+};
+
 class Compute {
  public:
   static constexpr std::size_t max_kernels = detail::most_kernels;
@@ -98,6 +113,9 @@ class Compute {
   // An id of this memory if network hardware reads and writes it directly, else 0. Under one id an
   // address never comes to mean other memory.
   virtual std::uint64_t network_memory() const { return 0; }
+  // For network hardware whose driver does not ask this device's; null: there is none. Only with
+  // network_memory().
+  virtual MemoryExporter* exporter() { return nullptr; }
   // Makes what the network has written so far visible to the kernels that follow.
   virtual void see_network_writes() {}
   // For scratch that the network may still access after its call has ended: it is not reused until
@@ -155,6 +173,7 @@ class Scratch {
   }
   Bytes bytes() const { return {data_, size_, compute_ ? compute_->kind() : MemoryKind::host}; }
   std::uint64_t network_memory() const { return compute_->network_memory(); }
+  MemoryExporter* exporter() const { return compute_->exporter(); }
   // Passes ownership to the returned object. See Compute::withhold_scratch.
   std::shared_ptr<void> withhold() {
     return std::exchange(compute_, nullptr)->withhold_scratch(data_, size_);

@@ -187,6 +187,7 @@ bool Mailbox::fetch(Incoming& incoming) {
   if (receive.direct && fits(receive, incoming.header)) {
     incoming.data = receive.direct->bytes().data;
     incoming.memory = receive.direct->network_memory();
+    incoming.direct = receive.direct;
   } else if (incoming.source_->writes_to_callers() && !receive.borrow &&
              fits(receive, incoming.header)) {
     incoming.data = receive.into;
@@ -199,6 +200,7 @@ bool Mailbox::fetch(Incoming& incoming) {
     }
   }
   incoming.source_->fetch(incoming);
+  incoming.direct = nullptr;
   return true;
 }
 
@@ -277,7 +279,8 @@ void Mailbox::quiesce(const CommState& comm, const Error& error) {
     if (!incoming->receive_ || incoming->receive_->comm != &comm) continue;
     // The rest of the message must not be written to the caller's memory.
     Scratch* direct = incoming->receive_->direct;
-    if (!incoming->owned_ && incoming->source_ && direct) {
+    if (!incoming->owned_ && direct && incoming->source_ &&
+        !incoming->source_->writes_to_callers()) {
       incoming->withheld_ = direct->withhold();
     } else if (!incoming->owned_) {
       if (incoming->source_) incoming->source_->stop(incoming->message);

@@ -147,9 +147,8 @@ Need need_of(const CollectiveArgs& args, std::size_t p) {
 
 // The network reads and writes these messages itself, in scratch of the device.
 bool has_direct_routes(const CallContext& context) {
-  if (context.compute->network_memory() == 0) return false;
-  return std::any_of(context.routes.begin(), context.routes.end(), [](const Route& route) {
-    return route.transport && route.transport->direct_bytes(MemoryKind::cuda) != no_bytes;
+  return std::any_of(context.routes.begin(), context.routes.end(), [&](const Route& route) {
+    return route.transport && route.transport->direct_bytes(*context.compute) != no_bytes;
   });
 }
 

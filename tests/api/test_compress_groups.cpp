@@ -85,7 +85,7 @@ TEST_CASE("a group gives what its calls give alone", "[compress]") {
 }
 
 TEST_CASE("groups of dense and mixed specs", "[compress]") {
-  CHECK(run(2, every_link()[2], [](Rank& self) {
+  CHECK(run(2, every_link().at(2), [](Rank& self) {
           const Comm comm(self.join());
           for (const char* spec : {"none", "bf16", "topk:density=0.9"}) {
             Layers alone(spec);
@@ -113,7 +113,7 @@ TEST_CASE("groups of dense and mixed specs", "[compress]") {
 }
 
 TEST_CASE("one compressor has one call at a time", "[compress]") {
-  CHECK(run(2, every_link()[2], [](Rank& self) {
+  CHECK(run(2, every_link().at(2), [](Rank& self) {
           const Comm comm(self.join());
           constexpr std::size_t count = 1000;
           const Compressor compressor("topk:density=0.1,bypass=never");

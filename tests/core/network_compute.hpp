@@ -1,28 +1,36 @@
 // A device whose scratch network hardware reaches: the host's memory, counted.
 #pragma once
 
+#include <fcntl.h>
+
 #include <cstddef>
+#include <map>
 #include <memory>
 
 #include "core/compute.hpp"
 
 namespace pith::test {
 
-class NetworkCompute final : public Compute {
+class NetworkCompute final : public Compute, public MemoryExporter {
  public:
+  // `memory`: its id for the network; 0: which does not reach it.
+  explicit NetworkCompute(std::uint64_t memory = 7) : memory_(memory) {}
+
   MemoryKind kind() const override { return MemoryKind::cuda; }
   bool reached(Fence) const override { return true; }
   void notify(FenceWait& wait) override { wait.reached(wait); }
   bool progress() override { return false; }
   std::byte* take_scratch(std::size_t bytes) override {
     ++out;
-    return new std::byte[bytes]{};
+    auto* const scratch = new std::byte[bytes]{};
+    sizes_[scratch] = bytes;
+    return scratch;
   }
   void give_scratch(std::byte* scratch, std::size_t) override {
     --out;
     delete[] scratch;
   }
-  std::uint64_t network_memory() const override { return 7; }
+  std::uint64_t network_memory() const override { return memory_; }
   std::shared_ptr<void> withhold_scratch(std::byte* scratch, std::size_t) override {
     --out;
     ++withheld;
@@ -32,11 +40,21 @@ class NetworkCompute final : public Compute {
             }};
   }
 
+  MemoryExporter* exporter() override { return exports ? this : nullptr; }
+  ExportedMemory export_memory(const std::byte* at) override {
+    return {open("/dev/null", O_RDONLY | O_CLOEXEC), at, sizes_.at(at)};
+  }
+
+  bool exports = true;
   int out = 0;
   int withheld = 0;
 
  protected:
   Fence submit(Implementation, const void*, std::size_t, std::size_t, Fence) override { return {}; }
+
+ private:
+  const std::uint64_t memory_;
+  std::map<const std::byte*, std::size_t> sizes_;  // of all scratch that ever was
 };
 
 }  // namespace pith::test

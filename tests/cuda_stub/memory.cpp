@@ -1,5 +1,7 @@
 // Device memory comes from a memory file (arena), pinned memory from malloc; a map of ranges tells
 // device, pinned and unknown addresses apart.
+#include <sys/mman.h>
+
 #include <cstdlib>
 #include <cstring>
 
@@ -205,6 +207,20 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, std::size_t* bytes, CUdevice
   if (entry == state().ranges.end()) return kErrorNotFound;
   if (base != nullptr) *base = entry->first;
   if (bytes != nullptr) *bytes = entry->second.bytes;
+  return kSuccess;
+}
+
+// Any descriptor, of whole pages of one allocation.
+CUresult cuMemGetHandleForAddressRange(void* handle, CUdeviceptr address, std::size_t bytes,
+                                       int type, unsigned long long) {
+  if (CUresult r = enter(Call::other); r != kSuccess) return r;
+  std::lock_guard lock(state().mutex);
+  auto entry = find(static_cast<std::uintptr_t>(address));
+  const bool whole = entry != state().ranges.end() && address % 4096 == 0 && bytes % 4096 == 0 &&
+                     bytes != 0 && address + bytes <= entry->first + entry->second.bytes;
+  if (!whole || type != kRangeAsDmaBuf) return kErrorInvalidValue;
+  const int descriptor = memfd_create("dma-buf", MFD_CLOEXEC);
+  std::memcpy(handle, &descriptor, sizeof descriptor);
   return kSuccess;
 }
 

@@ -182,6 +182,7 @@ CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice
     case kDevice64BitStreamMemOps:
     case kDeviceWaitValueNor:
     case kDeviceReachedByNetwork:
+    case kDeviceExportsDmaBufs:
     case kDeviceNetworkFlushes:  // which it needs, for it says nothing of order
       *value = 1;
       break;

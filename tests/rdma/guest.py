@@ -1,5 +1,5 @@
-"""What is tested inside the virtual machine of vm.sh. `Device`: ranks share rxe0. `TwoHosts`: rank
-0 has rxeA, rank 1 rxeB, and a cable between them."""
+"""What is tested inside the virtual machine of vm.sh. `Device`: ranks share rxe0. `Api`: the tests
+of the C API over it. `TwoHosts`: rank 0 has rxeA, rank 1 rxeB, and a cable between them."""
 import os
 import re
 import signal
@@ -95,6 +95,22 @@ class Device(unittest.TestCase):
             for answer in ranks.end().values():
                 self.assertEqual(answer["code"], 0, answer)
                 self.assertTrue(answer["correct"])
+
+
+class Api(unittest.TestCase):
+    # [recovery]: among others ranks that are killed, and such as are stopped and given up.
+    TAGS = ("calls", "uneven", "messages", "groups", "shrink", "aborts", "failure", "recovery")
+
+    def test_over_verbs(self):
+        before = resources()
+        environment = {**os.environ, "PITH_TEST_LINK": "verbs", "PITH_TEST_SLOW": "8",
+                       "PITH_HOST": "10.77.0.1"}
+        for tag in self.TAGS:
+            with self.subTest(tag=tag):
+                run = subprocess.run([program("test_api"), f"[{tag}]"], env=environment,
+                                     capture_output=True, text=True)
+                self.assertEqual(run.returncode, 0, run.stdout[-4000:] + run.stderr[-4000:])
+        self.assertEqual(before, resources())
 
 
 class TwoHosts(unittest.TestCase):

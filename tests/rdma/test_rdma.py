@@ -12,8 +12,8 @@ def main():
     directory = Path(os.environ["PITH_RDMA_VM"])
     directory.mkdir(parents=True, exist_ok=True)
     environment = ["env", f"PITH_BIN={os.environ['PITH_BIN']}"]
-    for options, cases in (([], "Device"), (["--pair"], "TwoHosts")):
-        run = subprocess.run([HERE / "vm.sh", "--seconds", "500", *options, directory, *environment,
+    for options, cases in (([], "Device"), ([], "Api"), (["--pair"], "TwoHosts")):
+        run = subprocess.run([HERE / "vm.sh", "--seconds", "900", *options, directory, *environment,
                               sys.executable, "-B", HERE / "guest.py", "-v", cases], check=False)
         if run.returncode != 0:
             return run.returncode

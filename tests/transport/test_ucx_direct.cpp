@@ -5,112 +5,23 @@
 #include <cstdlib>
 #include <thread>
 
-#include "core/network_compute.hpp"
+#include "transport/direct_rank.hpp"
 #include "transport/ucx_rank.hpp"
 
 namespace {
 
 using namespace pith_test;
-using pith::Scratch;
-using pith::test::NetworkCompute;
 
-// A rank with a device of its own.
-struct DirectRank : UcxRank {
+struct DirectRank : WithDevice<UcxRank> {
   static UcxOptions always() {
     UcxOptions options;
     options.direct = UcxOptions::Direct::always;
     return options;
   }
-  DirectRank(int rank, const Names& names) : UcxRank(rank, names, always()) { must_be_connected(); }
-
-  SendOp& send_direct(std::uint32_t call, std::size_t bytes) {
-    Scratch& scratch = scratches.emplace_back(device, bytes);
-    const std::vector<std::byte> data = pattern(bytes, call);
-    std::memcpy(scratch.bytes().data, data.data(), bytes);
-    SendOp& op = sends.emplace_back();
-    op.send.comm = &comm;
-    op.send.peer = 1 - rank();
-    op.send.header.comm = comm.id;
-    op.send.header.call = call;
-    op.send.header.length = static_cast<std::uint32_t>(bytes);
-    op.send.data = scratch.bytes().data;
-    op.send.direct = &scratch;
-    op.send.waiter = std::noop_coroutine();
-    op.send.remaining = &op.remaining;
-    if (transport->start(op.send)) op.remaining = 0;
-    return op;
+  DirectRank(int rank, const Names& names) : WithDevice(rank, names, always()) {
+    must_be_connected();
   }
-
-  // Which lands in a scratch of its own, the last one.
-  ReceiveOp& receive_direct(std::uint32_t call, std::size_t bytes) {
-    ReceiveOp& op = receives.emplace_back();
-    op.data.resize(bytes);
-    op.receive.comm = &comm;
-    op.receive.peer = 1 - rank();
-    op.receive.tag = {comm.id, call, 0, 0};
-    op.receive.into = op.data.data();
-    op.receive.room = bytes;
-    op.receive.direct = &scratches.emplace_back(device, bytes);
-    op.receive.waiter = std::noop_coroutine();
-    op.receive.remaining = &op.remaining;
-    if (mailbox.start(op.receive)) op.remaining = 0;
-    return op;
-  }
-
-  void revoke() {
-    comm.revoked = Error(Code::remote, "revoked");
-    mailbox.quiesce(comm, comm.revoked);
-    transport->quiesce(comm, comm.revoked);
-    scheduler.run_ready();
-    scratches.clear();
-  }
-
-  NetworkCompute device;
-  std::list<Scratch> scratches;
-  std::list<SendOp> sends;
-  std::list<ReceiveOp> receives;
 };
-
-constexpr std::array<std::size_t, 5> sizes{40000, 65537, 1000000, std::size_t{3} << 20, 32768};
-
-void send_all(DirectRank& self) {
-  for (std::uint32_t call = 0; call < 30; ++call) {
-    self.send_direct(call, sizes[call % sizes.size()]);
-    // Between them such as go by slots.
-    if (call % 3 == 0) self.send(1 - self.rank(), 1000 + call, pattern(70000, call));
-  }
-  for (SendOp& op : self.sends) self.wait(op);
-}
-
-// Whoever receives says where: some land, some are copied, some are borrowed.
-void receive_all(DirectRank& self) {
-  for (std::uint32_t call = 0; call < 30; ++call) {
-    const std::size_t bytes = sizes[call % sizes.size()];
-    if (call % 3 == 0) {
-      ReceiveOp& between = self.receive(1 - self.rank(), 1000 + call, 70000);
-      self.wait(between);
-      must(same(between.data, pattern(70000, call)), "a message between differs");
-    }
-    const std::vector<std::byte> expected = pattern(bytes, call);
-    if (call % 4 == 1) {
-      ReceiveOp& copied = self.receive(1 - self.rank(), call, bytes);
-      self.wait(copied);
-      must(!copied.receive.landed && same(copied.data, expected), "a copied message differs");
-    } else if (call % 4 == 2) {
-      ReceiveOp& lent = self.receive(1 - self.rank(), call, bytes, true);
-      self.wait(lent);
-      must(std::memcmp(lent.receive.lease.data(), expected.data(), bytes) == 0,
-           "a lent one differs");
-      lent.receive.lease.release();
-    } else {
-      ReceiveOp& landed = self.receive_direct(call, bytes);
-      self.wait(landed);
-      must(landed.receive.landed, "it did not land");
-      must(std::memcmp(self.scratches.back().bytes().data, expected.data(), bytes) == 0,
-           "what landed differs");
-    }
-  }
-}
 
 }  // namespace
 
@@ -119,8 +30,8 @@ TEST_CASE("ucx: scratch that the network reaches is sent from and received into"
   const Ways set("tcp");
   const auto body = [](int rank, const Names& names) {
     DirectRank self(rank, names);
-    must(self.ucx->direct_bytes(MemoryKind::cuda) == std::size_t{32} << 10, "another threshold");
-    must(self.ucx->direct_bytes(MemoryKind::host) == pith::no_bytes, "the host's is direct");
+    must(self.ucx->direct_bytes(self.device) == std::size_t{32} << 10, "another threshold");
+    must(self.ucx->direct_bytes(self.unreached) == pith::no_bytes, "the host's is direct");
     rank == 0 ? send_all(self) : receive_all(self);
     self.meet(1 - rank, 5000);
     rank == 1 ? send_all(self) : receive_all(self);

@@ -105,10 +105,10 @@ TEST_CASE("verbs device: keys are those of one communicator, and end with it", "
 }
 
 // Many communicators in turn; the system's own count of objects is the caller's to compare.
-TEST_CASE("verbs device: a thousand pairs come and go", "[verbs_device]") {
+TEST_CASE("verbs device: ten thousand pairs come and go", "[verbs_device]") {
   if (absent()) return;
   CHECK(run_forked([](int rank, const Names& names) {
-          for (int round = 0; round < 1000; ++round) {
+          for (int round = 0; round < 10000; ++round) {
             VerbsRank self(rank, names, {}, {}, pith::verbs_library());
             self.leave();
           }

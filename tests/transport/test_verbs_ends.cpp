@@ -58,6 +58,29 @@ TEST_CASE("verbs: buffers of a lost peer are released, those in use when they ar
   CHECK(FakeVerbs::objects() == 0);
 }
 
+TEST_CASE("verbs: what the device of a peer that has stopped answers is no progress", "[verbs]") {
+  FakeVerbs::instance() = FakeVerbs();
+  CHECK(run_threads([](int rank, const Names& names) {
+          VerbsRank self(rank, names, unwatched());
+          self.meet(1 - rank, 2);
+          int moves = 0;
+          if (rank == 0) {
+            self.receive(1, 99, 10);
+            // Probes begin after a second.
+            for (const std::uint64_t end = monotonic_ns() + 3 * second_ns / 2;
+                 monotonic_ns() < end;) {
+              self.verbs->look_at_links(monotonic_ns());
+              moves += self.verbs->progress() ? 1 : 0;
+            }
+          }
+          names.swap(rank, "wakes");
+          must(moves < 3, "answers count as progress");
+          if (rank == 1) self.wait(self.send(0, 99, pattern(10, 99)));
+          self.leave();
+        }) == "");
+  CHECK(FakeVerbs::objects() == 0);
+}
+
 TEST_CASE("verbs: keys are those of one communicator, and end with it or with an aborted call",
           "[verbs]") {
   FakeVerbs::instance() = FakeVerbs();

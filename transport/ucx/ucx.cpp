@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/clock.hpp"
+#include "core/compute.hpp"
 #include "transport/ucx/ucx_ranks.hpp"
 
 namespace pith {
@@ -89,8 +90,8 @@ bool UcxRanks::start(Send& send) {
 }
 
 // Shorter ones are faster through the host: their data come with the header.
-std::size_t UcxRanks::direct_bytes(MemoryKind kind) const {
-  if (!direct_ || kind == MemoryKind::host) return no_bytes;
+std::size_t UcxRanks::direct_bytes(Compute& compute) const {
+  if (!direct_ || compute.network_memory() == 0) return no_bytes;
   return std::min(wire_.rendezvous_bytes, rdma_rendezvous_bytes);
 }
 

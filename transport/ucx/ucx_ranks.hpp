@@ -25,7 +25,7 @@ class UcxRanks final : public UcxTransport, private UcxData {
 
   std::string_view name() const override { return "ucx"; }
   bool start(Send& send) override;
-  std::size_t direct_bytes(MemoryKind kind) const override;
+  std::size_t direct_bytes(Compute& compute) const override;
   std::size_t slot_bytes() const override { return ucx_piece_max; }
   MemoryHandle expose(int, Bytes) override { return {}; }
   std::byte* map(int, MemoryHandle) override { return nullptr; }

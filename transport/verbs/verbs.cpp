@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
+#include "core/compute.hpp"
 #include "core/log.hpp"
 #include "transport/verbs/verbs_ranks.hpp"
 
@@ -24,6 +26,8 @@ namespace {
 constexpr std::uint32_t frames_of_all = 2048;
 constexpr std::uint32_t frames_least = 8;
 constexpr std::uint32_t frames_most = 32;
+
+constexpr std::size_t all_completions = std::numeric_limits<std::size_t>::max();
 
 std::uint32_t window_for(int ranks) {
   return std::clamp(frames_of_all / static_cast<std::uint32_t>(ranks), frames_least, frames_most);
@@ -54,6 +58,8 @@ VerbsRanks::VerbsRanks(const VerbsLibrary& library, Rails rails, Scheduler& sche
       slots_(*rails_[0]),
       memory_(library, rails_, options.cache_bytes),
       shared_{&scheduler, &memory_, options.write_bytes},
+      direct_(options.direct && options.cache_bytes != 0 &&
+              std::ranges::all_of(rails_, [](const auto& rail) { return rail->takes_dmabufs(); })),
       completions_(rails_),
       by_rank_(static_cast<std::size_t>(ranks)) {}
 
@@ -61,6 +67,11 @@ VerbsRanks::~VerbsRanks() {
   for (VerbsPair* pair : pairs_) {
     pair->close(Error(Code::invalid_usage, "this rank has closed its connections"));
   }
+}
+
+std::size_t VerbsRanks::direct_bytes(Compute& compute) const {
+  const bool can = direct_ && compute.network_memory() != 0 && compute.exporter();
+  return can ? shared_.write_bytes : no_bytes;
 }
 
 bool VerbsRanks::start(Send& send) {
@@ -85,17 +96,19 @@ void VerbsRanks::lose_all(std::string_view how) {
   }
 }
 
-void VerbsRanks::act_on_next() {
-  const ibv_wc completion = completions_.take();
-  const VerbsTag tag = VerbsTag::unpack(completion.wr_id);
-  VerbsPair* pair = by_rank_[tag.peer].get();
-  if (pair && tag.work != VerbsWork::none) pair->act(completion);
-}
-
-bool VerbsRanks::act() {
-  const bool any = !completions_.empty();
-  while (!completions_.empty()) act_on_next();
-  completions_.clear();
+// Upon as many completions, or all. That something has been sent is no progress: else a peer that
+// has stopped, but whose device answers probes, would never be given up.
+bool VerbsRanks::act(std::size_t most) {
+  bool any = false;
+  for (; most > 0 && !completions_.empty(); --most) {
+    const ibv_wc completion = completions_.take();
+    const VerbsTag tag = VerbsTag::unpack(completion.wr_id);
+    VerbsPair* pair = by_rank_[tag.peer].get();
+    if (!pair || tag.work == VerbsWork::none) continue;
+    any |= tag.work != VerbsWork::frame_sent || completion.status != IBV_WC_SUCCESS;
+    pair->act(completion);
+  }
+  if (completions_.empty()) completions_.clear();
   return any;
 }
 
@@ -111,18 +124,21 @@ Front VerbsRanks::take_front(int peer, const Header& header, const FrontReader& 
       completions_.take();
       break;
     }
-    act_on_next();
+    act(1);
   }
   if (completions_.empty()) completions_.clear();
   return front;
 }
 
 // Last in progress(): the owner may call back into this transport.
-void VerbsRanks::report_lost() {
+bool VerbsRanks::report_lost() {
+  bool any = false;
   for (VerbsPair* pair : pairs_) {
     const Error loss = pair->take_loss();
     if (loss && on_peer_lost) on_peer_lost(pair->rank(), loss);
+    any |= static_cast<bool>(loss);
   }
+  return any;
 }
 
 bool VerbsRanks::progress() {
@@ -130,11 +146,10 @@ bool VerbsRanks::progress() {
     for (const auto& rail : rails_) rail->disarm();
     heed_events();
   }
-  bool moved = gather();
-  moved |= act();
+  gather();
+  bool moved = act(all_completions);
   for (VerbsPair* pair : pairs_) moved |= pair->progress();
-  report_lost();
-  return moved;
+  return report_lost() || moved;
 }
 
 bool VerbsRanks::busy() const {

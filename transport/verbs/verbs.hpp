@@ -33,6 +33,9 @@ struct VerbsOptions {
   // Whether to watch for memory that leaves the process; where that is impossible, nothing is
   // registered.
   bool watch = true;
+  // Whether scratch of devices is read and written without the host, where both the device and the
+  // RDMA device know dma-bufs.
+  bool direct = true;
   // Frames on their way to a rank from each other one, 4 at least; 0: by the number of ranks.
   std::uint32_t window = 0;
 };

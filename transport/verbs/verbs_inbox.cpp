@@ -96,13 +96,11 @@ VerbsInbox::Arrival* VerbsInbox::named(std::uint32_t name, State state) {
 }
 
 // Of a call that was aborted no key that the peer has got may be of use to it, even if all arrived.
-// Returns whether it was.
-bool VerbsInbox::give_back(Arrival& arrival) {
+void VerbsInbox::give_back(Arrival& arrival) {
   const bool stopped = std::ranges::find(stopped_, &arrival) != stopped_.end();
   VerbsRegion* region = std::exchange(arrival.region, nullptr);
   if (region && stopped) memory_.revoke(*region);
   if (region && !stopped) memory_.release(*region);
-  return stopped;
 }
 
 void VerbsInbox::recycle(Arrival& arrival) {
@@ -139,6 +137,8 @@ void VerbsInbox::fetch(Mailbox::Incoming& incoming) {
   Arrival& arrival = *all_[VerbsName(static_cast<std::uint32_t>(incoming.message)).place()];
   arrival.incoming = &incoming;
   arrival.state = State::wanted;
+  arrival.direct = incoming.direct != nullptr;
+  if (arrival.direct) arrival.region = memory_.acquire(*incoming.direct);
   wanted_.push_back(&arrival);
 }
 
@@ -162,13 +162,19 @@ bool VerbsInbox::pump(const char*& fault) {
 
 void VerbsInbox::grant(Arrival& arrival) {
   const std::size_t bytes = arrival.incoming->header.length;
+  if (arrival.direct && !arrival.region) {
+    Mailbox::Incoming& incoming = *arrival.incoming;
+    refuse(arrival.sender);
+    recycle(arrival);
+    return mailbox_.abandon(incoming, not_registered());
+  }
   VerbsHead head;
   head.kind = VerbsKind::grant;
   head.transfer = arrival.sender;
   head.answer = arrival.name;
   head.epoch = lanes_.epoch();
   VerbsKeys keys;
-  arrival.region = memory_.acquire(arrival.incoming->data, bytes, true);
+  if (!arrival.direct) arrival.region = memory_.acquire(arrival.incoming->data, bytes, true);
   if (arrival.region) {
     arrival.state = State::granted;
     arrival.lanes_left = lanes_.lanes_for(bytes);
@@ -243,7 +249,9 @@ std::size_t VerbsInbox::halt(std::span<std::uint32_t> wanted) {
     arrival->state = State::wanted;
     wanted[count++] = arrival->sender;
     // Those whose memory was taken back are refused next: see forget_stopped().
-    if (!give_back(*arrival)) wanted_.push_back(arrival);
+    const bool stopped = std::ranges::find(stopped_, arrival) != stopped_.end();
+    if (stopped || !arrival->direct) give_back(*arrival);
+    if (!stopped) wanted_.push_back(arrival);
   }
   return count;
 }

@@ -70,6 +70,7 @@ class VerbsInbox final : public SlotOwner, public MessageSource {
     std::uint32_t sender = 0;  // the sender's name for it
     Mailbox::Incoming* incoming = nullptr;
     VerbsRegion* region = nullptr;
+    bool direct = false;  // into a device's scratch; its region stays until the end
     std::size_t lanes_left = 0;
   };
   using State = Arrival::State;
@@ -82,7 +83,7 @@ class VerbsInbox final : public SlotOwner, public MessageSource {
   const char* take_piece(const VerbsSlot& slot, const VerbsHead& head);
   void announce(const VerbsHead& head);
   void grant(Arrival& arrival);
-  bool give_back(Arrival& arrival);
+  void give_back(Arrival& arrival);
   void refuse(std::uint32_t sender);
   void finish(Arrival& arrival);
   void forget_stopped();

@@ -19,10 +19,13 @@ class Loader {
     }
   }
   template <class Function>
+  void find_if_there(Function& function, const char* name) {
+    if (!why_not_) function = reinterpret_cast<Function>(dlsym(library_, name));
+  }
+  template <class Function>
   void find(Function& function, const char* name) {
-    if (why_not_) return;
-    function = reinterpret_cast<Function>(dlsym(library_, name));
-    if (!function) {
+    find_if_there(function, name);
+    if (!why_not_ && !function) {
       why_not_ = Error(Code::system, fmt::format("libibverbs has no function {}", name));
     }
   }
@@ -69,6 +72,7 @@ VerbsLibrary load() {
   loader.find(verbs.alloc_pd, "ibv_alloc_pd");
   loader.find(verbs.dealloc_pd, "ibv_dealloc_pd");
   loader.find(verbs.reg_mr, "ibv_reg_mr");
+  loader.find_if_there(verbs.reg_dmabuf_mr, "ibv_reg_dmabuf_mr");
   loader.find(verbs.dereg_mr, "ibv_dereg_mr");
   loader.find(verbs.create_comp_channel, "ibv_create_comp_channel");
   loader.find(verbs.destroy_comp_channel, "ibv_destroy_comp_channel");

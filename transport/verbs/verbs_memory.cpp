@@ -6,8 +6,12 @@
 #include <mutex>
 #include <utility>
 
+#include "transport/socket.hpp"
+
 namespace pith {
 namespace {
+
+constexpr int read_and_write = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
 
 const std::byte* page_floor(const std::byte* at) {
   static const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
@@ -20,6 +24,12 @@ const std::byte* page_ceiling(const std::byte* at) {
 }
 
 }  // namespace
+
+Error not_registered() {
+  return {Code::system,
+          "scratch of a CUDA device cannot be registered with the RDMA device; with "
+          "PITH_GPUDIRECT=0 it goes by the host"};
+}
 
 VerbsMemory::VerbsMemory(const VerbsLibrary& verbs,
                          std::span<const std::unique_ptr<VerbsRail>> rails, std::size_t limit)
@@ -41,8 +51,35 @@ std::size_t VerbsMemory::regions() const {
 
 VerbsRegion* VerbsMemory::acquire(const std::byte* data, std::size_t bytes, bool written) {
   if (any_stale_.exchange(false)) sweep();
-  VerbsRegion* region = find(data, bytes, written);
-  if (!region) region = add(page_floor(data), page_ceiling(data + bytes), written);
+  VerbsRegion* region = find(0, data, bytes, written);
+  if (!region) {
+    VerbsRegion made;
+    made.begin = page_floor(data);
+    made.end = page_ceiling(data + bytes);
+    region = add(made, [&](VerbsRegion& one) { return enroll_host(one, written); });
+  }
+  return use(region);
+}
+
+VerbsRegion* VerbsMemory::acquire(Scratch& scratch) {
+  if (any_stale_.exchange(false)) sweep();
+  const Bytes bytes = scratch.bytes();
+  VerbsRegion* region = find(scratch.network_memory(), bytes.data, bytes.size, true);
+  if (region) return use(region);
+  MemoryExporter* const exporter = scratch.exporter();
+  if (!exporter) return nullptr;
+  const ExportedMemory exported = exporter->export_memory(bytes.data);
+  const Descriptor descriptor(exported.descriptor);
+  const std::byte* const end = exported.begin + exported.bytes;
+  if (!descriptor || bytes.data < exported.begin || bytes.data + bytes.size > end) return nullptr;
+  VerbsRegion made;
+  made.memory = scratch.network_memory();
+  made.begin = exported.begin;
+  made.end = end;
+  return use(add(made, [&](VerbsRegion& one) { return enroll_exported(one, descriptor.get()); }));
+}
+
+VerbsRegion* VerbsMemory::use(VerbsRegion* region) {
   if (!region) return nullptr;
   ++region->users;
   region->last_use = ++uses_;
@@ -61,17 +98,19 @@ void VerbsMemory::revoke(VerbsRegion& region) {
   release(region);
 }
 
-VerbsRegion* VerbsMemory::find(const std::byte* data, std::size_t bytes, bool written) {
+VerbsRegion* VerbsMemory::find(std::uint64_t memory, const std::byte* data, std::size_t bytes,
+                               bool written) {
   const std::lock_guard hold(lock_);
   for (VerbsRegion& region : regions_) {
     if (!region.begin || region.stale || (written && !region.writable)) continue;
+    if (region.memory != memory) continue;
     if (region.begin <= data && data + bytes <= region.end) return &region;
   }
   return nullptr;
 }
 
-VerbsRegion* VerbsMemory::add(const std::byte* begin, const std::byte* end, bool written) {
-  const auto bytes = static_cast<std::size_t>(end - begin);
+VerbsRegion* VerbsMemory::add(VerbsRegion made, const Enroll& enroll) {
+  const auto bytes = static_cast<std::size_t>(made.end - made.begin);
   if (bytes > limit_) return nullptr;
   while (bytes_ + bytes > limit_) {
     if (!evict_oldest()) return nullptr;
@@ -84,10 +123,7 @@ VerbsRegion* VerbsMemory::add(const std::byte* begin, const std::byte* end, bool
     if (!evict_oldest()) return nullptr;
     place = free();
   }
-  VerbsRegion made;
-  made.begin = begin;
-  made.end = end;
-  while (!enroll(made, written)) {
+  while (!enroll(made)) {
     if (!evict_oldest()) return nullptr;  // the limit on locked memory may be the cause
   }
   bytes_ += bytes;
@@ -96,28 +132,44 @@ VerbsRegion* VerbsMemory::add(const std::byte* begin, const std::byte* end, bool
   return &*place;
 }
 
-bool VerbsMemory::enroll(VerbsRegion& region, bool written) {
+bool VerbsMemory::enroll_host(VerbsRegion& region, bool written) {
   const auto bytes = static_cast<std::size_t>(region.end - region.begin);
   for (std::size_t r = 0; r < rails_.size(); ++r) {
     void* data = const_cast<std::byte*>(region.begin);
-    constexpr int all = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
     ibv_mr*& handle = region.handles[r];
-    handle = verbs_.reg_mr(rails_[r]->domain(), data, bytes, all);
+    handle = verbs_.reg_mr(rails_[r]->domain(), data, bytes, read_and_write);
     if (!handle && !written) {  // it may be read-only
       handle = verbs_.reg_mr(rails_[r]->domain(), data, bytes, 0);
       region.writable = false;
     }
     if (handle) continue;
-    while (r-- > 0) verbs_.dereg_mr(std::exchange(region.handles[r], nullptr));
+    give_back(region.handles);
     return false;
   }
   return true;
 }
 
-void VerbsMemory::give_up(VerbsRegion& region) {
-  for (ibv_mr* handle : region.handles) {
-    if (handle) verbs_.dereg_mr(handle);
+bool VerbsMemory::enroll_exported(VerbsRegion& region, int descriptor) {
+  const auto bytes = static_cast<std::size_t>(region.end - region.begin);
+  const auto address = reinterpret_cast<std::uint64_t>(region.begin);
+  for (std::size_t r = 0; r < rails_.size(); ++r) {
+    region.handles[r] =
+        verbs_.reg_dmabuf_mr(rails_[r]->domain(), 0, bytes, address, descriptor, read_and_write);
+    if (region.handles[r]) continue;
+    give_back(region.handles);
+    return false;
   }
+  return true;
+}
+
+void VerbsMemory::give_back(std::span<ibv_mr*> handles) {
+  for (ibv_mr*& handle : handles) {
+    if (handle) verbs_.dereg_mr(std::exchange(handle, nullptr));
+  }
+}
+
+void VerbsMemory::give_up(VerbsRegion& region) {
+  give_back(region.handles);
   bytes_ -= static_cast<std::size_t>(region.end - region.begin);
   const std::lock_guard hold(lock_);
   region = VerbsRegion();
@@ -143,7 +195,8 @@ bool VerbsMemory::evict_oldest() {
 void VerbsMemory::leaves(const std::byte* data, std::size_t bytes) noexcept {
   const std::lock_guard hold(lock_);
   for (VerbsRegion& region : regions_) {
-    if (!region.begin || region.begin >= data + bytes || data >= region.end) continue;
+    if (!region.begin || region.memory != 0) continue;
+    if (region.begin >= data + bytes || data >= region.end) continue;
     region.stale = true;
     any_stale_ = true;
   }

@@ -1,15 +1,18 @@
-// Memory of this process that RDMA devices may read and write: registered once, kept for the next
-// message, and given up when the process gives it back to the system or the cache is full.
+// Memory that RDMA devices may read and write: registered once, kept for the next message, and
+// given up when the process gives it back to the system or the cache is full. Scratch of CUDA
+// devices is registered by a dma-buf, whole allocations at once.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
 
+#include "core/compute.hpp"
 #include "transport/verbs/memory_events.hpp"
 #include "transport/verbs/spin_lock.hpp"
 #include "transport/verbs/verbs_rail.hpp"
@@ -19,6 +22,7 @@ namespace pith {
 inline constexpr std::size_t verbs_rails_max = 4;
 
 struct VerbsRegion {
+  std::uint64_t memory = 0;          // as Compute::network_memory(); 0: the host's
   const std::byte* begin = nullptr;  // page-aligned, as `end`
   const std::byte* end = nullptr;
   std::array<ibv_mr*, verbs_rails_max> handles{};  // by rail
@@ -30,6 +34,9 @@ struct VerbsRegion {
   std::uint32_t local_key(std::size_t rail) const { return handles[rail]->lkey; }
   std::uint32_t remote_key(std::size_t rail) const { return handles[rail]->rkey; }
 };
+
+// What a message of a device's scratch ends with where acquire() finds no registration.
+Error not_registered();
 
 class VerbsMemory final : public MemoryListener {
  public:
@@ -44,6 +51,8 @@ class VerbsMemory final : public MemoryListener {
   // A registration of at least these bytes, to be given back by release(); null: there is none to
   // be had. The device may write to it if `written`.
   VerbsRegion* acquire(const std::byte* data, std::size_t bytes, bool written);
+  // The same for a device's scratch.
+  VerbsRegion* acquire(Scratch& scratch);
   void release(VerbsRegion& region);
   // The same, and nobody may write there any more by the keys that peers have got.
   void revoke(VerbsRegion& region);
@@ -57,9 +66,14 @@ class VerbsMemory final : public MemoryListener {
  private:
   static constexpr std::size_t regions_max = 1024;
 
-  VerbsRegion* find(const std::byte* data, std::size_t bytes, bool written);
-  VerbsRegion* add(const std::byte* begin, const std::byte* end, bool written);
-  bool enroll(VerbsRegion& region, bool written);
+  // Fills the region's handles; false: the devices refuse.
+  using Enroll = std::function<bool(VerbsRegion& region)>;
+  VerbsRegion* use(VerbsRegion* region);
+  VerbsRegion* find(std::uint64_t memory, const std::byte* data, std::size_t bytes, bool written);
+  VerbsRegion* add(VerbsRegion made, const Enroll& enroll);
+  bool enroll_host(VerbsRegion& region, bool written);
+  bool enroll_exported(VerbsRegion& region, int descriptor);
+  void give_back(std::span<ibv_mr*> handles);
   void give_up(VerbsRegion& region);
   void sweep();
   bool evict_oldest();

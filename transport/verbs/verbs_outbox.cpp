@@ -45,7 +45,7 @@ VerbsOutgoing* VerbsOutbox::named(std::uint32_t name, State state) {
 
 bool VerbsOutbox::start(Send& send) {
   const std::size_t bytes = send.header.length;
-  if (bytes < shared_.write_bytes && bytes <= verbs_payload_max && queue_.empty() &&
+  if (!send.direct && bytes < shared_.write_bytes && bytes <= verbs_payload_max && queue_.empty() &&
       control_.has_room()) {
     VerbsHead head;
     head.kind = VerbsKind::message;
@@ -78,9 +78,14 @@ bool VerbsOutbox::pump_frames() {
   while (!queue_.empty() && control_.has_room()) {
     VerbsOutgoing& outgoing = *queue_.front();
     moved = true;
-    if (outgoing.state == State::queued && !outgoing.begun &&
-        outgoing.header.length >= shared_.write_bytes && announce(outgoing)) {
+    const bool is_direct = outgoing.send && outgoing.send->direct;
+    const bool is_long = is_direct || outgoing.header.length >= shared_.write_bytes;
+    const bool is_new = outgoing.state == State::queued && !outgoing.begun;
+    if (is_new && is_long && (announce(outgoing) || is_direct)) {
       queue_.erase(queue_.begin());
+      if (outgoing.state == State::announced) continue;
+      end(outgoing, not_registered());
+      recycle(outgoing);
       continue;
     }
     send_frame(outgoing);
@@ -93,7 +98,9 @@ bool VerbsOutbox::pump_frames() {
 
 // False: its memory cannot be registered, so it goes in frames.
 bool VerbsOutbox::announce(VerbsOutgoing& outgoing) {
-  outgoing.region = shared_.memory->acquire(outgoing.data, outgoing.header.length, false);
+  Scratch* const scratch = outgoing.send ? outgoing.send->direct : nullptr;
+  outgoing.region = scratch ? shared_.memory->acquire(*scratch)
+                            : shared_.memory->acquire(outgoing.data, outgoing.header.length, false);
   if (!outgoing.region) return false;
   outgoing.state = State::announced;
   VerbsHead head;
@@ -125,6 +132,12 @@ void VerbsOutbox::granted(const VerbsHead& head, const VerbsKeys& keys) {
   // The peer has granted it before it knew that the data connections have stopped.
   const bool stale = head.epoch != lanes_.epoch() || !lanes_.is_open();
   if (head.place != 0 && stale) return;
+  VerbsOutgoing* outgoing = named(head.transfer, State::announced);
+  const bool is_direct = outgoing && outgoing->send && outgoing->send->direct;
+  if (is_direct && head.place == 0) {
+    end(*outgoing, Error(Code::system, "the peer can register no memory for a device's message"));
+    outgoing->state = State::withdrawn;
+  }
   if (VerbsOutgoing* gone = named(head.transfer, State::withdrawn)) {
     VerbsHead word;
     word.kind = VerbsKind::withdrawn;
@@ -132,7 +145,6 @@ void VerbsOutbox::granted(const VerbsHead& head, const VerbsKeys& keys) {
     control_.say(word);
     return recycle(*gone);
   }
-  VerbsOutgoing* outgoing = named(head.transfer, State::announced);
   if (!outgoing) return;
   outgoing->answer = head.answer;
   outgoing->place = head.place;

@@ -192,6 +192,15 @@ Error VerbsRail::make_queue(std::size_t entries) {
   return {};
 }
 
+// Who takes them misses this descriptor; all others know no such request.
+bool VerbsRail::takes_dmabufs() const {
+  if (!verbs_.reg_dmabuf_mr) return false;
+  errno = 0;
+  ibv_mr* const none = verbs_.reg_dmabuf_mr(domain_, 0, 0, 0, -1, 0);
+  if (none) verbs_.dereg_mr(none);
+  return !none && errno == EBADF;
+}
+
 Expected<std::size_t> VerbsRail::poll(std::span<ibv_wc> completions) {
   const int count =
       verbs_.poll_cq(queue_, static_cast<int>(completions.size()), completions.data());

@@ -44,6 +44,8 @@ class VerbsRail {
   const VerbsPlace& place() const { return place_; }
   std::uint8_t port() const { return port_; }
   std::uint8_t gid_index() const { return gid_index_; }
+  // Whether it registers memory that a dma-buf describes.
+  bool takes_dmabufs() const;
   // The longest message of one work request.
   std::size_t message_bytes() const { return message_bytes_; }
   ibv_pd* domain() const { return domain_; }

@@ -30,6 +30,7 @@ class VerbsRanks final : public VerbsTransport {
   std::string_view name() const override { return "verbs"; }
   bool start(Send& send) override;
   std::size_t slot_bytes() const override { return verbs_payload_max; }
+  std::size_t direct_bytes(Compute& compute) const override;
   Front take_front(int peer, const Header& header, const FrontReader& reader) override;
   MemoryHandle expose(int, Bytes) override { return {}; }
   std::byte* map(int, MemoryHandle) override { return nullptr; }
@@ -46,10 +47,9 @@ class VerbsRanks final : public VerbsTransport {
 
  private:
   bool gather();
-  void act_on_next();
-  bool act();
+  bool act(std::size_t most);
   void lose_all(std::string_view how);
-  void report_lost();
+  bool report_lost();
   void heed_events();
   Error make_pairs();
   Error watch(int descriptor);
@@ -63,6 +63,7 @@ class VerbsRanks final : public VerbsTransport {
   VerbsSlots slots_;
   VerbsMemory memory_;
   const VerbsShared shared_;
+  const bool direct_;
   VerbsCompletions completions_;
   Descriptor epoll_;
   std::vector<std::unique_ptr<VerbsPair>> by_rank_;

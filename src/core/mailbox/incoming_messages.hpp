@@ -22,6 +22,7 @@ struct IncomingMessage {
   int peer = -1;
   std::uint64_t message = 0;  // the source's id of the message
   std::uint64_t memory = 0;   // memory of `data`, as Compute::network_memory(); 0: the host's
+  Scratch* direct = nullptr;  // whose memory it is; only within MessageSource::fetch()
 
  private:
   friend class IncomingMessages;
@@ -41,7 +42,8 @@ class MessageSource {
   virtual void fetch(IncomingMessage& incoming) = 0;
   // The message is not needed: the mailbox has forgotten it.
   virtual void drop(std::uint64_t message) = 0;
-  // True: it fetches into callers' buffers, and stop() takes such a buffer away from the network.
+  // True: it fetches into callers' buffers, and stop() takes buffers away from the network. Else
+  // scratch that it fetches into is withheld where its receive ends early.
   virtual bool writes_to_callers() const { return false; }
   // Nothing is written for this message any more. Mailbox::finish or abandon follows, after this
   // function has returned.

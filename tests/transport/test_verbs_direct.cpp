@@ -1,0 +1,160 @@
+// Messages that verbs sends from a device's scratch and writes into one, registered by a dma-buf.
+// The scratch is the host's here: no device has run this.
+#include <cerrno>
+
+#include "catch.hpp"
+#include "tests/transport/direct_rank.hpp"
+#include "tests/transport/verbs_rank.hpp"
+
+namespace {
+
+using namespace pith_test;
+
+bool refuses_dmabufs = false;  // registrations; the device claims to know them
+int dmabufs = 0;               // registered so far
+
+ibv_mr* register_dmabuf(ibv_pd* domain, std::uint64_t, std::size_t bytes, std::uint64_t address,
+                        int descriptor, int access) {
+  if (descriptor < 0 || refuses_dmabufs) {
+    errno = EBADF;
+    return nullptr;
+  }
+  ++dmabufs;
+  return FakeVerbs::library().reg_mr(domain, reinterpret_cast<void*>(address), bytes, access);
+}
+
+const pith::VerbsLibrary& library_with_dmabufs() {
+  static const pith::VerbsLibrary library = [] {
+    pith::VerbsLibrary with = FakeVerbs::library();
+    with.reg_dmabuf_mr = register_dmabuf;
+    return with;
+  }();
+  return library;
+}
+
+VerbsOptions direct_options() {
+  VerbsOptions options;
+  options.watch = false;
+  return options;
+}
+
+struct VerbsWithDevice : WithDevice<VerbsRank> {
+  VerbsWithDevice(int rank, const Names& names)
+      : WithDevice(rank, names, direct_options(), VerbsWish{}, library_with_dmabufs()) {}
+  void come_back() {
+    comm.revoked = Error();
+    comm.id = 2;
+  }
+};
+
+struct CleanDmabufs {
+  CleanDmabufs() {
+    FakeVerbs::instance() = FakeVerbs();
+    refuses_dmabufs = false;
+    dmabufs = 0;
+  }
+  ~CleanDmabufs() { CHECK(FakeVerbs::objects() == 0); }
+};
+
+}  // namespace
+
+TEST_CASE("verbs: a device's scratch is sent from and written into", "[verbs]") {
+  const CleanDmabufs clean;
+  CHECK(run_threads([](int rank, const Names& names) {
+          VerbsWithDevice self(rank, names);
+          must(self.verbs->direct_bytes(self.device) == direct_options().write_bytes,
+               "never direct");
+          must(self.verbs->direct_bytes(self.unreached) == pith::no_bytes, "the host's is direct");
+          self.device.exports = false;
+          must(self.verbs->direct_bytes(self.device) == pith::no_bytes, "direct without dma-bufs");
+          self.device.exports = true;
+          rank == 0 ? send_all(self) : receive_all(self);
+          self.meet(1 - rank, 5000);
+          rank == 1 ? send_all(self) : receive_all(self);
+          self.leave();
+          must(self.device.withheld == 0, "scratch is withheld");
+        }) == "");
+  CHECK(dmabufs > 0);
+}
+
+TEST_CASE("verbs: devices go by the host where dma-bufs are unknown or unwanted", "[verbs]") {
+  const CleanDmabufs clean;
+  VerbsOptions options = direct_options();
+  const bool wanted = GENERATE(false, true);
+  options.direct = wanted;
+  const pith::VerbsLibrary& library = wanted ? FakeVerbs::library() : library_with_dmabufs();
+  CHECK(run_threads([&](int rank, const Names& names) {
+          WithDevice<VerbsRank> self(rank, names, options, VerbsWish{}, library);
+          must(self.verbs->direct_bytes(self.device) == pith::no_bytes, "direct");
+          self.leave();
+        }) == "");
+}
+
+TEST_CASE("verbs: scratch that cannot be registered ends its messages with an error", "[verbs]") {
+  const CleanDmabufs clean;
+  const int refused = GENERATE(0, 1);  // whose
+  CHECK(run_threads([&](int rank, const Names& names) {
+          VerbsWithDevice self(rank, names);
+          self.meet(1 - rank, 1);
+          self.device.exports = rank != refused;
+          if (rank == 0) {
+            SendOp& send = self.send_direct(2, 100000);
+            self.until([&] { return send.remaining == 0; }, "send");
+            must(static_cast<bool>(send.send.error) == (refused == 0), "the wrong end fails");
+          } else if (refused == 1) {
+            ReceiveOp& receive = self.receive_direct(2, 100000);
+            self.until([&] { return receive.remaining == 0; }, "receive");
+            must(static_cast<bool>(receive.receive.error), "it was received");
+          }
+          self.leave();
+        }) == "");
+}
+
+TEST_CASE("verbs: an aborted call's scratch is left alone", "[verbs]") {
+  const CleanDmabufs clean;
+  const bool by_sender = GENERATE(false, true);
+  FakeVerbs::instance().requests_a_look = 1;
+  FakeVerbs::instance().request_bytes = 4096;
+  CHECK(run_threads([&](int rank, const Names& names) {
+          VerbsWithDevice self(rank, names);
+          self.meet(1 - rank, 1);
+          constexpr std::size_t bytes = std::size_t{4} << 20;
+          const bool sends = rank == 0;
+          if (sends) self.send_direct(2, bytes);
+          if (!sends) self.receive_direct(2, bytes);
+          for (int turn = 0; turn < 100; ++turn) self.turn();
+          const bool aborts = sends == by_sender;
+          const std::byte* const scratch = self.scratches.back().bytes().data;
+          if (aborts) self.revoke();
+          names.swap(rank, "one has given up");
+          if (!aborts) self.revoke();
+          must(self.device.out == 0 && self.device.withheld == 0, "scratch is out");
+          self.come_back();
+          self.meet(1 - rank, 3);
+          must(sends || FakeVerbs::registered(scratch) == 0, "the peer may still write there");
+          self.leave();
+        }) == "");
+}
+
+TEST_CASE("verbs: data connections that break write a device's scratch again", "[verbs]") {
+  const CleanDmabufs clean;
+  FakeVerbs::instance().requests_a_look = 1;
+  FakeVerbs::instance().request_bytes = 4096;
+  CHECK(run_threads([](int rank, const Names& names) {
+          VerbsWithDevice self(rank, names);
+          self.meet(1 - rank, 1);
+          constexpr std::size_t bytes = std::size_t{1} << 20;
+          if (rank == 0) {
+            SendOp& send = self.send_direct(2, bytes);
+            for (int turn = 0; turn < 50; ++turn) self.turn();
+            FakeVerbs::break_pairs();
+            self.wait(send);
+          } else {
+            self.wait(self.receive_direct(2, bytes));
+            must(std::memcmp(self.scratches.back().bytes().data, pattern(bytes, 2).data(), bytes) ==
+                     0,
+                 "contents differ");
+          }
+          self.leave();
+        }) == "");
+}
