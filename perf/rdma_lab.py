@@ -8,6 +8,7 @@ Needs perftest, Open MPI and what tests/rdma/vm.sh names."""
 import argparse
 import os
 import re
+import resource
 import statistics
 import subprocess
 import sys
@@ -69,6 +70,17 @@ def open_mpi_seconds(binaries, size):
                           UCX_TLS="rc,self", UCX_NET_DEVICES="rxe0:1")
 
 
+def cores_used(binaries, transport):
+    """Cores that both ranks and the kernel are busy on while 64 MiB move, of the machine's two."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    start = time.monotonic()
+    for _ in range(3):
+        pith_seconds(binaries, transport, 64 << 20)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return used / (time.monotonic() - start)
+
+
 def inside(binaries, rounds):
     print(f"{'bytes':>9} {'verbs us':>10} {'ucx':>6} {'tcp':>6} {'Open MPI':>8} "
           f"{'send us':>10} {'write':>6}   (times of others by that of verbs; of a perftest write "
@@ -86,6 +98,8 @@ def inside(binaries, rounds):
         print(f"{size:9} {median['verbs'] * 1e6:10.1f} {ratios[0]:6.2f} {ratios[1]:6.2f} "
               f"{ratios[2]:8.2f} {median['send'] * 1e6:10.1f} "
               f"{median['write'] / median['send']:6.2f}", flush=True)
+    used = {transport: cores_used(binaries, transport) for transport in ("verbs", "tcp")}
+    print(f"cores used while 64 MiB move: verbs {used['verbs']:.2f}, tcp {used['tcp']:.2f}")
 
 
 def main():
