@@ -5,10 +5,12 @@
 #include "catch.hpp"
 #include "tests/transport/direct_rank.hpp"
 #include "tests/transport/verbs_rank.hpp"
+#include "transport/verbs/verbs_memory.hpp"
 
 namespace {
 
 using namespace pith_test;
+using pith::test::NetworkCompute;
 
 bool refuses_dmabufs = false;  // registrations; the device claims to know them
 int dmabufs = 0;               // registered so far
@@ -107,6 +109,28 @@ TEST_CASE("verbs: scratch that cannot be registered ends its messages with an er
             must(static_cast<bool>(receive.receive.error), "it was received");
           }
           self.leave();
+        }) == "");
+}
+
+TEST_CASE("verbs: scratch of one device is registered once, apart from all other memory",
+          "[verbs]") {
+  const CleanDmabufs clean;
+  CHECK(guarded([] {
+          auto rails = pith::VerbsRail::open_all(library_with_dmabufs(), VerbsWish{});
+          must(static_cast<bool>(rails), "no rail");
+          pith::VerbsMemory memory(library_with_dmabufs(), *rails, std::size_t{1} << 30);
+          NetworkCompute device;
+          pith::Scratch scratch(device, std::size_t{1} << 16);
+          pith::VerbsRegion* const first = memory.acquire(scratch);
+          must(first && memory.acquire(scratch) == first && dmabufs == 1, "registered twice");
+          const std::byte* const data = scratch.bytes().data;
+          pith::VerbsRegion* const host = memory.acquire(data, 100, true);
+          must(host && host != first, "the host's memory is taken for the device's");
+          memory.leaves(data, scratch.bytes().size);
+          must(!first->stale && host->stale, "the device's memory leaves with the host's");
+          memory.release(*host);
+          memory.release(*first);
+          memory.release(*first);
         }) == "");
 }
 
