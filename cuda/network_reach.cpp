@@ -28,6 +28,7 @@ ExportedMemory NetworkReach::export_memory(const std::byte* at) {
   static const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   const Driver& driver = device_.driver();
   const Current current(device_);
+  const RelaxedCapture relaxed(driver);
   CUdeviceptr base = 0;
   std::size_t bytes = 0;
   if (driver.mem_address_range(&base, &bytes, address_of(at)) != kSuccess) return {};

@@ -149,19 +149,18 @@ constexpr std::array table{
                 [](Settings& s, const std::string& text) {
                   return set_flag("CUDA_IPC", text, s.cuda_ipc);
                 }},
-    SettingInfo{
-        "GPUDIRECT", Scope::local,
-        "whether verbs and ucx read and write device memory without the host: 0: never; 1: "
-        "always by ucx; auto: by ucx where an RDMA device and a kernel module are there that "
-        "can; by verbs, unless 0, where the RDMA device takes dma-bufs and CUDA gives them",
-        [](const Settings& s) { return s.gpudirect; },
-        [](Settings& s, const std::string& text) {
-          if (text != "auto" && text != "0" && text != "1") {
-            return bad_value("GPUDIRECT", text, "auto, 0 or 1");
-          }
-          s.gpudirect = text;
-          return Error();
-        }},
+    SettingInfo{"GPUDIRECT", Scope::local,
+                "whether ucx and verbs read and write device memory without the host: 0: never; 1: "
+                "always by ucx, by verbs where the RDMA device takes dma-bufs and CUDA gives them; "
+                "auto: by ucx where an RDMA device and a kernel module are there that can",
+                [](const Settings& s) { return s.gpudirect; },
+                [](Settings& s, const std::string& text) {
+                  if (text != "auto" && text != "0" && text != "1") {
+                    return bad_value("GPUDIRECT", text, "auto, 0 or 1");
+                  }
+                  s.gpudirect = text;
+                  return Error();
+                }},
     SettingInfo{"VERBS", Scope::local, verbs_settings_meaning,
                 [](const Settings& s) { return s.verbs.text(); },
                 [](Settings& s, const std::string& text) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <new>
 #include <utility>
 
 #include "core/compute.hpp"
@@ -124,7 +125,11 @@ Front VerbsRanks::take_front(int peer, const Header& header, const FrontReader& 
       completions_.take();
       break;
     }
-    act(1);
+    try {
+      act(1);
+    } catch (const std::bad_alloc&) {  // its frame stays the first, for progress() to report
+      return Front::other;
+    }
   }
   if (completions_.empty()) completions_.clear();
   return front;

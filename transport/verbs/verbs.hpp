@@ -34,7 +34,7 @@ struct VerbsOptions {
   // registered.
   bool watch = true;
   // Whether scratch of devices is read and written without the host, where both the device and the
-  // RDMA device know dma-bufs.
+  // RDMA device know dma-bufs. A registration that fails then ends its call.
   bool direct = true;
   // Frames on their way to a rank from each other one, 4 at least; 0: by the number of ranks.
   std::uint32_t window = 0;

@@ -11,7 +11,7 @@ namespace {
 Expected<std::unique_ptr<PeerTransport>> make(const TransportSite& site) {
   VerbsOptions options;
   options.cache_bytes = site.settings.verbs.cache;
-  options.direct = site.settings.gpudirect != "0";
+  options.direct = site.settings.gpudirect == "1";
   Expected<std::unique_ptr<VerbsTransport>> made =
       VerbsTransport::create(verbs_library(), VerbsWish{site.settings.verbs, site.host},
                              site.scheduler, site.mailbox, site.rank, site.ranks, options);

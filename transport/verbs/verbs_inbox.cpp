@@ -96,8 +96,10 @@ VerbsInbox::Arrival* VerbsInbox::named(std::uint32_t name, State state) {
 }
 
 // Of a call that was aborted no key that the peer has got may be of use to it, even if all arrived.
+// But scratch is the library's own, and others' messages share its registration: for these it is
+// enough that the data connections stop.
 void VerbsInbox::give_back(Arrival& arrival) {
-  const bool stopped = std::ranges::find(stopped_, &arrival) != stopped_.end();
+  const bool stopped = !arrival.direct && std::ranges::find(stopped_, &arrival) != stopped_.end();
   VerbsRegion* region = std::exchange(arrival.region, nullptr);
   if (region && stopped) memory_.revoke(*region);
   if (region && !stopped) memory_.release(*region);
@@ -163,10 +165,11 @@ bool VerbsInbox::pump(const char*& fault) {
 void VerbsInbox::grant(Arrival& arrival) {
   const std::size_t bytes = arrival.incoming->header.length;
   if (arrival.direct && !arrival.region) {
+    const Error why = not_registered();  // first: it takes memory
     Mailbox::Incoming& incoming = *arrival.incoming;
     refuse(arrival.sender);
     recycle(arrival);
-    return mailbox_.abandon(incoming, not_registered());
+    return mailbox_.abandon(incoming, why);
   }
   VerbsHead head;
   head.kind = VerbsKind::grant;

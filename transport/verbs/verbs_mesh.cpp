@@ -91,9 +91,9 @@ Error VerbsRanks::connect(std::span<const std::string>, std::span<const std::uin
   return {};
 }
 
-// Makes progress, or sleeps a little.
-void VerbsRanks::turn(std::uint64_t deadline_ns) {
-  if (progress() || !arm()) return;
+// Sleeps a little, unless something has come.
+void VerbsRanks::nap(std::uint64_t deadline_ns) {
+  if (!arm()) return;
   wait_for(descriptor(), POLLIN, std::min(deadline_ns, monotonic_ns() + nap_ns));
 }
 
@@ -101,7 +101,9 @@ void VerbsRanks::close(std::uint64_t deadline_ns) {
   using Leaving = VerbsPair::Leaving;
   const auto turn_while = [&](Leaving step, std::uint64_t limit_ns) {
     const auto is = [step](const VerbsPair* pair) { return pair->is(step); };
-    while (std::ranges::any_of(pairs_, is) && monotonic_ns() < limit_ns) turn(limit_ns);
+    while (std::ranges::any_of(pairs_, is) && monotonic_ns() < limit_ns) {
+      if (!progress() && std::ranges::any_of(pairs_, is)) nap(limit_ns);
+    }
   };
   turn_while(Leaving::sending, deadline_ns);
   for (VerbsPair* pair : pairs_) pair->say_goodbye();

@@ -53,7 +53,7 @@ class VerbsRanks final : public VerbsTransport {
   void heed_events();
   Error make_pairs();
   Error watch(int descriptor);
-  void turn(std::uint64_t deadline_ns);
+  void nap(std::uint64_t deadline_ns);
 
   const Rails rails_;
   Mailbox& mailbox_;
