@@ -12,16 +12,8 @@ namespace {
 
 using namespace pith_test;
 
-// The network as each test finds it; all that was made must be gone at the end.
-struct CleanNetwork {
-  CleanNetwork() { FakeVerbs::instance() = FakeVerbs(); }
-  ~CleanNetwork() { CHECK(FakeVerbs::objects() == 0); }
-};
-
-// Memory is not watched here: UCX's event library does not mix with sanitizers.
 VerbsOptions written_from(std::size_t bytes = std::size_t{32} << 10) {
-  VerbsOptions options;
-  options.watch = false;
+  VerbsOptions options = unwatched();
   options.write_bytes = bytes;
   return options;
 }

@@ -12,12 +12,11 @@ namespace {
 using namespace pith_test;
 using pith::test::NetworkCompute;
 
-bool refuses_dmabufs = false;  // registrations; the device claims to know them
-int dmabufs = 0;               // registered so far
+int dmabufs = 0;  // registered so far
 
 ibv_mr* register_dmabuf(ibv_pd* domain, std::uint64_t, std::size_t bytes, std::uint64_t address,
                         int descriptor, int access) {
-  if (descriptor < 0 || refuses_dmabufs) {
+  if (descriptor < 0) {
     errno = EBADF;
     return nullptr;
   }
@@ -34,28 +33,17 @@ const pith::VerbsLibrary& library_with_dmabufs() {
   return library;
 }
 
-VerbsOptions direct_options() {
-  VerbsOptions options;
-  options.watch = false;
-  return options;
-}
-
 struct VerbsWithDevice : WithDevice<VerbsRank> {
   VerbsWithDevice(int rank, const Names& names)
-      : WithDevice(rank, names, direct_options(), VerbsWish{}, library_with_dmabufs()) {}
+      : WithDevice(rank, names, unwatched(), VerbsWish{}, library_with_dmabufs()) {}
   void come_back() {
     comm.revoked = Error();
     comm.id = 2;
   }
 };
 
-struct CleanDmabufs {
-  CleanDmabufs() {
-    FakeVerbs::instance() = FakeVerbs();
-    refuses_dmabufs = false;
-    dmabufs = 0;
-  }
-  ~CleanDmabufs() { CHECK(FakeVerbs::objects() == 0); }
+struct CleanDmabufs : CleanNetwork {
+  CleanDmabufs() { dmabufs = 0; }
 };
 
 }  // namespace
@@ -64,8 +52,7 @@ TEST_CASE("verbs: a device's scratch is sent from and written into", "[verbs]") 
   const CleanDmabufs clean;
   CHECK(run_threads([](int rank, const Names& names) {
           VerbsWithDevice self(rank, names);
-          must(self.verbs->direct_bytes(self.device) == direct_options().write_bytes,
-               "never direct");
+          must(self.verbs->direct_bytes(self.device) == unwatched().write_bytes, "never direct");
           must(self.verbs->direct_bytes(self.unreached) == pith::no_bytes, "the host's is direct");
           self.device.exports = false;
           must(self.verbs->direct_bytes(self.device) == pith::no_bytes, "direct without dma-bufs");
@@ -81,7 +68,7 @@ TEST_CASE("verbs: a device's scratch is sent from and written into", "[verbs]") 
 
 TEST_CASE("verbs: devices go by the host where dma-bufs are unknown or unwanted", "[verbs]") {
   const CleanDmabufs clean;
-  VerbsOptions options = direct_options();
+  VerbsOptions options = unwatched();
   const bool wanted = GENERATE(false, true);
   options.direct = wanted;
   const pith::VerbsLibrary& library = wanted ? FakeVerbs::library() : library_with_dmabufs();

@@ -4,26 +4,15 @@
 #include "tests/transport/verbs_keys.hpp"
 #include "transport/verbs/verbs_frames.hpp"
 
-namespace {
-
 using namespace pith_test;
-
-VerbsOptions unwatched() {
-  VerbsOptions options;
-  options.watch = false;
-  options.window = 16;
-  return options;
-}
-
-}  // namespace
 
 TEST_CASE("verbs: buffers of a lost peer are released, those in use when they are returned",
           "[verbs]") {
-  FakeVerbs::instance() = FakeVerbs();
+  const CleanNetwork clean;
   constexpr std::uint32_t count = 3;
   constexpr std::size_t bytes = 10000;
   CHECK(run_threads([](int rank, const Names& names) {
-          VerbsRank self(rank, names, unwatched());
+          VerbsRank self(rank, names, unwatched(16));
           if (rank == 1) {
             std::vector<SendOp*> sent;
             for (std::uint32_t i = 0; i < count; ++i) {
@@ -55,13 +44,12 @@ TEST_CASE("verbs: buffers of a lost peer are released, those in use when they ar
           must(FakeVerbs::registered() + 16 * pith::verbs_frame_max <= before,
                "the buffers of a lost peer stay registered");
         }) == "");
-  CHECK(FakeVerbs::objects() == 0);
 }
 
 TEST_CASE("verbs: what the device of a peer that has stopped answers is no progress", "[verbs]") {
-  FakeVerbs::instance() = FakeVerbs();
+  const CleanNetwork clean;
   CHECK(run_threads([](int rank, const Names& names) {
-          VerbsRank self(rank, names, unwatched());
+          VerbsRank self(rank, names, unwatched(16));
           self.meet(1 - rank, 2);
           int moves = 0;
           if (rank == 0) {
@@ -78,27 +66,25 @@ TEST_CASE("verbs: what the device of a peer that has stopped answers is no progr
           if (rank == 1) self.wait(self.send(0, 99, pattern(10, 99)));
           self.leave();
         }) == "");
-  CHECK(FakeVerbs::objects() == 0);
 }
 
 TEST_CASE("verbs: keys are those of one communicator, and end with it or with an aborted call",
           "[verbs]") {
-  FakeVerbs::instance() = FakeVerbs();
+  const CleanNetwork clean;
   CHECK(guarded([] { check_keys(FakeVerbs::library()); }) == "");
-  CHECK(FakeVerbs::objects() == 0);
 }
 
 // With a message each way, for which the callers' memory is registered. Ten thousand with
 // PITH_TEST_FULL=1; they mostly wait for each other.
 TEST_CASE("verbs: thousands of communicators come and go, and leave nothing", "[verbs]") {
-  FakeVerbs::instance() = FakeVerbs();
+  const CleanNetwork clean;
   const int usual = pith::test::sanitized ? 500 : 2000;
   const int rounds = pith::test::full ? 10000 : usual;
   constexpr std::size_t bytes = std::size_t{40} << 10;
   CHECK(run_threads([&](int rank, const Names& names) {
           for (int round = 1; round <= rounds; ++round) {
             {
-              VerbsRank self(rank, names, unwatched());
+              VerbsRank self(rank, names, unwatched(16));
               SendOp& sent = self.send(1 - rank, 1, std::vector<std::byte>(bytes));
               self.wait(self.receive(1 - rank, 1, bytes));
               self.wait(sent);

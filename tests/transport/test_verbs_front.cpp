@@ -12,13 +12,6 @@ using pith::Front;
 using pith::FrontReader;
 using pith::Header;
 
-VerbsOptions windowed() {
-  VerbsOptions options;
-  options.watch = false;
-  options.window = 16;
-  return options;
-}
-
 Header header_of(const VerbsRank& self, std::uint32_t call, std::size_t bytes) {
   Header header;
   header.comm = self.comm.id;
@@ -48,11 +41,11 @@ Front look_until_there(VerbsRank& self, const Header& header, std::vector<std::b
 
 TEST_CASE("verbs: a message at the front is taken without the mailbox, if it is the one",
           "[verbs]") {
-  FakeVerbs::instance() = FakeVerbs();
+  const CleanNetwork clean;
   const auto sizes = {std::size_t{0}, std::size_t{1}, std::size_t{200}, pith::verbs_payload_max};
-  constexpr std::uint32_t turns = 40;  // more than the window
+  constexpr std::uint32_t turns = 40;  // more than the window of 16
   CHECK(run_threads([&](int rank, const Names& names) {
-          VerbsRank self(rank, names, windowed());
+          VerbsRank self(rank, names, unwatched(16));
           std::uint32_t call = 100;
           for (const std::size_t bytes : sizes) {
             for (std::uint32_t turn = 0; turn < turns; ++turn, ++call) {
@@ -73,15 +66,14 @@ TEST_CASE("verbs: a message at the front is taken without the mailbox, if it is 
           }
           self.leave();
         }) == "");
-  CHECK(FakeVerbs::objects() == 0);
 }
 
 TEST_CASE("verbs: a message behind another one, or that is written, is left to the mailbox",
           "[verbs]") {
-  FakeVerbs::instance() = FakeVerbs();
+  const CleanNetwork clean;
   constexpr std::size_t written = std::size_t{1} << 20;
   CHECK(run_threads([](int rank, const Names& names) {
-          VerbsRank self(rank, names, windowed());
+          VerbsRank self(rank, names, unwatched(16));
           if (rank == 0) {
             for (std::uint32_t call = 1; call <= 3; ++call) self.send(1, call, pattern(5, call));
             self.wait(self.send(1, 4, pattern(written, 4)));
@@ -102,13 +94,12 @@ TEST_CASE("verbs: a message behind another one, or that is written, is left to t
           must(same(last.data, pattern(written, 4)), "contents differ");
           self.leave();
         }) == "");
-  CHECK(FakeVerbs::objects() == 0);
 }
 
 TEST_CASE("verbs: who looks for a message of a peer that is gone learns of the loss", "[verbs]") {
-  FakeVerbs::instance() = FakeVerbs();
+  const CleanNetwork clean;
   CHECK(run_threads([](int rank, const Names& names) {
-          VerbsRank self(rank, names, windowed());
+          VerbsRank self(rank, names, unwatched(16));
           if (rank == 1) {
             self.verbs.reset();
             names.swap(rank, "gone");

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "catch.hpp"
 #include "tests/transport/fake_verbs.hpp"
 #include "transport/ring_support.hpp"
 #include "transport/two_ranks.hpp"
@@ -16,6 +17,22 @@ using pith::VerbsOptions;
 using pith::VerbsTransport;
 using pith::VerbsWish;
 using pith::test::FakeVerbs;
+
+// The network as each test finds it; all that was made must be gone at the end.
+struct CleanNetwork {
+  CleanNetwork() { FakeVerbs::instance() = FakeVerbs(); }
+  ~CleanNetwork() { CHECK(FakeVerbs::objects() == 0); }
+  CleanNetwork(const CleanNetwork&) = delete;
+  CleanNetwork& operator=(const CleanNetwork&) = delete;
+};
+
+// Memory is not watched in most tests: UCX's event library does not mix with sanitizers.
+inline VerbsOptions unwatched(std::uint32_t window = 0) {
+  VerbsOptions options;
+  options.watch = false;
+  options.window = window;
+  return options;
+}
 
 struct VerbsRank : Rank {
   VerbsRank(int rank, const Names& names, const VerbsOptions& options, const VerbsWish& wish = {},

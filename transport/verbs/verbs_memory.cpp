@@ -56,7 +56,13 @@ VerbsRegion* VerbsMemory::acquire(const std::byte* data, std::size_t bytes, bool
     VerbsRegion made;
     made.begin = page_floor(data);
     made.end = page_ceiling(data + bytes);
-    region = add(made, [&](VerbsRegion& one) { return enroll_host(one, written); });
+    region = add(made, [&](ibv_pd* domain, VerbsRegion& one) {
+      void* const at = const_cast<std::byte*>(one.begin);
+      ibv_mr* handle = verbs_.reg_mr(domain, at, one.bytes(), read_and_write);
+      if (handle || written) return handle;
+      one.writable = false;  // it may be read-only
+      return verbs_.reg_mr(domain, at, one.bytes(), 0);
+    });
   }
   return use(region);
 }
@@ -76,7 +82,10 @@ VerbsRegion* VerbsMemory::acquire(Scratch& scratch) {
   made.memory = scratch.network_memory();
   made.begin = exported.begin;
   made.end = end;
-  return use(add(made, [&](VerbsRegion& one) { return enroll_exported(one, descriptor.get()); }));
+  return use(add(made, [&](ibv_pd* domain, const VerbsRegion& one) {
+    const auto at = reinterpret_cast<std::uint64_t>(one.begin);
+    return verbs_.reg_dmabuf_mr(domain, 0, one.bytes(), at, descriptor.get(), read_and_write);
+  }));
 }
 
 VerbsRegion* VerbsMemory::use(VerbsRegion* region) {
@@ -109,8 +118,8 @@ VerbsRegion* VerbsMemory::find(std::uint64_t memory, const std::byte* data, std:
   return nullptr;
 }
 
-VerbsRegion* VerbsMemory::add(VerbsRegion made, const Enroll& enroll) {
-  const auto bytes = static_cast<std::size_t>(made.end - made.begin);
+VerbsRegion* VerbsMemory::add(VerbsRegion made, const Register& register_with) {
+  const std::size_t bytes = made.bytes();
   if (bytes > limit_) return nullptr;
   while (bytes_ + bytes > limit_) {
     if (!evict_oldest()) return nullptr;
@@ -123,7 +132,7 @@ VerbsRegion* VerbsMemory::add(VerbsRegion made, const Enroll& enroll) {
     if (!evict_oldest()) return nullptr;
     place = free();
   }
-  while (!enroll(made)) {
+  while (!enroll(made, register_with)) {
     if (!evict_oldest()) return nullptr;  // the limit on locked memory may be the cause
   }
   bytes_ += bytes;
@@ -132,29 +141,9 @@ VerbsRegion* VerbsMemory::add(VerbsRegion made, const Enroll& enroll) {
   return &*place;
 }
 
-bool VerbsMemory::enroll_host(VerbsRegion& region, bool written) {
-  const auto bytes = static_cast<std::size_t>(region.end - region.begin);
+bool VerbsMemory::enroll(VerbsRegion& region, const Register& register_with) {
   for (std::size_t r = 0; r < rails_.size(); ++r) {
-    void* data = const_cast<std::byte*>(region.begin);
-    ibv_mr*& handle = region.handles[r];
-    handle = verbs_.reg_mr(rails_[r]->domain(), data, bytes, read_and_write);
-    if (!handle && !written) {  // it may be read-only
-      handle = verbs_.reg_mr(rails_[r]->domain(), data, bytes, 0);
-      region.writable = false;
-    }
-    if (handle) continue;
-    give_back(region.handles);
-    return false;
-  }
-  return true;
-}
-
-bool VerbsMemory::enroll_exported(VerbsRegion& region, int descriptor) {
-  const auto bytes = static_cast<std::size_t>(region.end - region.begin);
-  const auto address = reinterpret_cast<std::uint64_t>(region.begin);
-  for (std::size_t r = 0; r < rails_.size(); ++r) {
-    region.handles[r] =
-        verbs_.reg_dmabuf_mr(rails_[r]->domain(), 0, bytes, address, descriptor, read_and_write);
+    region.handles[r] = register_with(rails_[r]->domain(), region);
     if (region.handles[r]) continue;
     give_back(region.handles);
     return false;
@@ -170,7 +159,7 @@ void VerbsMemory::give_back(std::span<ibv_mr*> handles) {
 
 void VerbsMemory::give_up(VerbsRegion& region) {
   give_back(region.handles);
-  bytes_ -= static_cast<std::size_t>(region.end - region.begin);
+  bytes_ -= region.bytes();
   const std::lock_guard hold(lock_);
   region = VerbsRegion();
 }

@@ -31,6 +31,7 @@ struct VerbsRegion {
   bool writable = true;
   bool stale = false;  // its pages are no longer those of the process at that place
 
+  std::size_t bytes() const { return static_cast<std::size_t>(end - begin); }
   std::uint32_t local_key(std::size_t rail) const { return handles[rail]->lkey; }
   std::uint32_t remote_key(std::size_t rail) const { return handles[rail]->rkey; }
 };
@@ -66,13 +67,12 @@ class VerbsMemory final : public MemoryListener {
  private:
   static constexpr std::size_t regions_max = 1024;
 
-  // Fills the region's handles; false: the devices refuse.
-  using Enroll = std::function<bool(VerbsRegion& region)>;
+  // Registers the region with one rail; null: its device refuses.
+  using Register = std::function<ibv_mr*(ibv_pd* domain, VerbsRegion& region)>;
   VerbsRegion* use(VerbsRegion* region);
   VerbsRegion* find(std::uint64_t memory, const std::byte* data, std::size_t bytes, bool written);
-  VerbsRegion* add(VerbsRegion made, const Enroll& enroll);
-  bool enroll_host(VerbsRegion& region, bool written);
-  bool enroll_exported(VerbsRegion& region, int descriptor);
+  VerbsRegion* add(VerbsRegion made, const Register& register_with);
+  bool enroll(VerbsRegion& region, const Register& register_with);
   void give_back(std::span<ibv_mr*> handles);
   void give_up(VerbsRegion& region);
   void sweep();

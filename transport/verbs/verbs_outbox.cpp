@@ -81,11 +81,8 @@ bool VerbsOutbox::pump_frames() {
     const bool is_direct = outgoing.send && outgoing.send->direct;
     const bool is_long = is_direct || outgoing.header.length >= shared_.write_bytes;
     const bool is_new = outgoing.state == State::queued && !outgoing.begun;
-    if (is_new && is_long && (announce(outgoing) || is_direct)) {
+    if (is_new && is_long && announce(outgoing)) {
       queue_.erase(queue_.begin());
-      if (outgoing.state == State::announced) continue;
-      end(outgoing, not_registered());
-      recycle(outgoing);
       continue;
     }
     send_frame(outgoing);
@@ -96,11 +93,17 @@ bool VerbsOutbox::pump_frames() {
   return moved;
 }
 
-// False: its memory cannot be registered, so it goes in frames.
+// False: its memory cannot be registered, so it goes in frames. Those of a device cannot: such a
+// message has ended.
 bool VerbsOutbox::announce(VerbsOutgoing& outgoing) {
   Scratch* const scratch = outgoing.send ? outgoing.send->direct : nullptr;
   outgoing.region = scratch ? shared_.memory->acquire(*scratch)
                             : shared_.memory->acquire(outgoing.data, outgoing.header.length, false);
+  if (!outgoing.region && scratch) {
+    end(outgoing, not_registered());
+    recycle(outgoing);
+    return true;
+  }
   if (!outgoing.region) return false;
   outgoing.state = State::announced;
   VerbsHead head;
