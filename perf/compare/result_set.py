@@ -46,10 +46,14 @@ def libraries_of(document):
 
 
 def command_line():
-    """As it was typed, with the script's path from the checkout's root."""
+    """As it was typed, with the script's path from the checkout's root, and without the places of
+    what it wrote."""
     script = pathlib.Path(sys.argv[0]).resolve()
     name = script.relative_to(ROOT) if script.is_relative_to(ROOT) else script.name
-    return shlex.join([str(name), *sys.argv[1:]])
+    places = ("--json", "--results")
+    words = [word for before, word in zip(sys.argv, sys.argv[1:])
+             if before not in places and word.partition("=")[0] not in places]
+    return shlex.join([str(name), *words])
 
 
 def write(results, document, machine):
