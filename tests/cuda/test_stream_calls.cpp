@@ -35,7 +35,8 @@ TEST_CASE("the steady state allocates nothing and synchronises nothing") {
 }
 
 // What a rank gives the driver for a call of 8 bytes, however many ranks there are: start and end,
-// one kernel, and words for who waits. Nothing goes by way of the host.
+// one kernel, and words for who waits. Nothing goes by way of the host. The median of the calls,
+// because on a busy machine a rank may wait where it usually need not, and that takes a word more.
 TEST_CASE("a short call costs few operations", "[launches]") {
   const test::Device device;
   const std::size_t ranks = GENERATE(2, 4);
@@ -48,16 +49,16 @@ TEST_CASE("a short call costs few operations", "[launches]") {
     world.finish(false);
   };
   for (int warm_up = 0; warm_up < 5; ++warm_up) call();
-  const StubCounters before = counters();
-  constexpr int calls = 20;
-  for (int i = 0; i < calls; ++i) call();
-  const StubCounters after = counters();
-  // finish() writes a word a rank.
-  const auto given =
-      static_cast<double>(after.launches - before.launches) / (calls * static_cast<double>(ranks)) -
-      1;
-  CHECK(given <= 7);
-  CHECK(after.host_copies == before.host_copies);
+  const auto host_copies = counters().host_copies;
+  std::vector<std::uint64_t> given(21);
+  for (std::uint64_t& operations : given) {
+    const auto before = counters().launches;
+    call();
+    operations = counters().launches - before;
+  }
+  std::ranges::sort(given);
+  CHECK(given[given.size() / 2] <= 8 * ranks);  // finish() writes a word a rank
+  CHECK(counters().host_copies == host_copies);
 }
 
 TEST_CASE("a peer's failure lets streams go on, replays included, and the error stays") {
