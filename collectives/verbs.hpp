@@ -11,6 +11,16 @@ namespace pith {
 // Fails the call because `receive` got another number of bytes than expected.
 Error wrong_length(const Call& call, const Receive& receive, std::size_t expected);
 
+// Starts a send, as Transport::start() does, and ends it if there is no memory.
+inline bool start_send(Transport& transport, Send& send) {
+  try {
+    return transport.start(send);
+  } catch (const std::bad_alloc&) {  // an exception at an awaiter would resume the waiter twice
+    send.error = out_of_memory();
+    return true;
+  }
+}
+
 class UntilAwaiter {
  public:
   UntilAwaiter(const Call& call, Fence fence) : call_(call) { wait_.fence = fence; }
@@ -94,12 +104,7 @@ class SendStage {
       static_cast<void>(call_.fail(send_.error));
       return true;
     }
-    try {
-      return transport_->start(send_);
-    } catch (const std::bad_alloc&) {  // an exception here would resume the waiter twice
-      send_.error = out_of_memory();
-      return true;
-    }
+    return start_send(*transport_, send_);
   }
 
   const Call& call_;

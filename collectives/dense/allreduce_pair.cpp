@@ -1,28 +1,17 @@
-// Recursive doubling's one exchange between two ranks, without a coroutine: its frame, its awaiters
-// and the mailbox take longer than a message to a neighbour. A message that has come whole is read
-// where the transport has it; one that is late goes through the mailbox.
+// Recursive doubling's one exchange between two ranks, without a coroutine. A message that has come
+// whole is read where the transport has it; one that is late goes through the mailbox.
 #include "collectives/dense/allreduce_pair.hpp"
 
 #include <coroutine>
-#include <new>
 
+#include "collectives/at_once.hpp"
 #include "collectives/premultiply.hpp"
 #include "collectives/registry.hpp"
 #include "collectives/typed_span.hpp"
-#include "core/engine.hpp"
-#include "core/waiting.hpp"
 
 namespace pith {
 
 namespace {
-
-// What rings carry in a cell or a short slot. Of longer vectors the copies count.
-constexpr std::size_t most_bytes = 4096;
-// So long the peer's message is looked for alone. A neighbour's comes within this time.
-constexpr int looks = 64;
-// Calls that end at once leave posted work and other sources alone; every so many calls they get a
-// turn.
-constexpr std::uint32_t calls_a_turn = 64;
 
 int other(const Call& call) { return 1 - call.rank(); }
 
@@ -33,20 +22,8 @@ void add_up(Call& call, const CollectiveArgs& args, const std::byte* theirs) {
   finish(call, args, args.recv, reduced);
 }
 
-// True: the send has ended.
-bool start(Transport& transport, Send& send) {
-  try {
-    return transport.start(send);
-  } catch (const std::bad_alloc&) {
-    send.error = out_of_memory();
-    return true;
-  }
-}
-
-// Takes the peer's message from where the transport has it. False: it has not come yet.
-bool take_at_once(Call& call, const CollectiveArgs& args, const Send& send, int turns) {
-  // Among what is stored may be the message itself.
-  if (call.mailbox().backlog() != 0) return false;
+// False: the peer's message has not come yet.
+bool take_at_once(Call& call, const CollectiveArgs& args, const Send& send, const Engine& engine) {
   struct Sum {
     Call& call;
     const CollectiveArgs& args;
@@ -56,14 +33,8 @@ bool take_at_once(Call& call, const CollectiveArgs& args, const Send& send, int 
                              add_up(its_call, its_args, theirs);
                            },
                            &sum};
-  Transport& transport = *call.route(other(call)).transport;
-  for (int turn = 0; turn < turns; ++turn) {
-    // Its header is that of the message that went the other way.
-    const Front front = transport.take_front(send.peer, send.header, reader);
-    if (front != Front::none) return front == Front::taken;
-    relax();
-  }
-  return false;
+  // Its header is that of the message that went the other way.
+  return take_front_at_once(call, other(call), send.header, reader, engine);
 }
 
 // `remaining`: 2, or 1 if the send has ended.
@@ -91,7 +62,7 @@ Error wait_for_both(Call& call, const CollectiveArgs& args, Send& send, int& rem
 bool is_short_pair(const CollectiveArgs& args, const Algorithm& algorithm, int ranks) {
   // Without elements there is no message.
   return ranks == 2 && args.count > 0 && algorithm.run == allreduce_recursive_doubling &&
-         args.send.size <= most_bytes && !args.plan.is_told && !args.plan.run &&
+         args.send.size <= at_once_bytes && !args.plan.is_told && !args.plan.run &&
          !args.factor.used && !args.wire.is_used() && !is_scaled_average(args, ranks);
 }
 
@@ -101,13 +72,12 @@ Error allreduce_pair(Call& call, const CollectiveArgs& args, Engine& engine) {
   send.waiter = std::noop_coroutine();
   send.remaining = &remaining;
   call.prepare(send, other(call), 0, 1, args.send);
-  if (start(*call.route(other(call)).transport, send)) --remaining;
+  if (start_send(*call.route(other(call)).transport, send)) --remaining;
   const bool was_sent = remaining == 1 && !send.error;
-  const int turns = engine.is_oversubscribed() ? 1 : looks;
-  if (!was_sent || !take_at_once(call, args, send, turns)) {
+  if (!was_sent || !take_at_once(call, args, send, engine)) {
     return wait_for_both(call, args, send, remaining, engine);
   }
-  if (call.number() % calls_a_turn == 0) engine.progress_all();
+  turn_at_times(call.number(), engine);
   return {};
 }
 

@@ -69,6 +69,8 @@ Error CallRunner::make(Call& call, const Args& args) {
   Engine& engine = links_.engine();
   if constexpr (std::is_same_v<Args, CollectiveArgs>) {
     if (tasks_.is_short_pair(args)) return allreduce_pair(call, args, engine);
+  } else if constexpr (std::is_same_v<Args, PairArgs>) {
+    if (Error result; tasks_.move_at_once(call, args, engine, result)) return result;
   }
   Task<Error> task = tasks_.start(call, args);
   if (!task) return out_of_memory();

@@ -7,6 +7,7 @@
 #include "collectives/call_args.hpp"
 #include "collectives/dense/allreduce_pair.hpp"
 #include "collectives/pair_windows.hpp"
+#include "collectives/short_message.hpp"
 #include "collectives/sparse/compressed_calls.hpp"
 #include "comm/links.hpp"
 
@@ -31,6 +32,11 @@ class CallTasks {
   // Whether allreduce_pair() takes the place of the task, for a thread that waits for the call.
   bool is_short_pair(const CollectiveArgs& args) const {
     return links_.size() == 2 && pith::is_short_pair(args, links_.model().algorithm(args), 2);
+  }
+  // Moves a lone short message without a task, for a thread that waits for the call.
+  bool move_at_once(Call& call, const PairArgs& args, Engine& engine, Error& result) {
+    return args.messages.size() == 1 &&
+           pith::move_at_once(call, args.messages[0], windows_, args.chunk_bytes, engine, result);
   }
 
   // With the engine's token. Null if there is no memory for the task.

@@ -150,6 +150,32 @@ void ahead_of_time(Rank& self) {
   ok(pithBarrier(comm, nullptr));
 }
 
+// Short ones, each awaited, behind long ones in the background and behind more short ones than the
+// window holds, before any receive.
+void behind_a_full_window(Rank& self) {
+  const Comm comm(self.join());
+  const int last = self.size - 1;
+  if (self.rank != 0 && self.rank != last) return;
+  constexpr int long_ones = 16;
+  std::deque<Message> all;
+  for (int number = 0; number < 400; ++number) {
+    const std::size_t count = number < long_ones ? 70'000 : 1 + static_cast<std::size_t>(number);
+    all.emplace_back(0, last, number, count, self);
+  }
+  if (self.rank == last) {
+    sleep_s(0.01);
+    for (Message& message : all) message.recv(comm);
+  } else {
+    pithRequest_t request = nullptr;
+    ok(pithGroupStart());
+    for (int number = 0; number < long_ones; ++number) all[std::size_t(number)].send(comm);
+    ok(pithGroupEndAsync(&request));
+    for (std::size_t i = long_ones; i < all.size(); ++i) all[i].send(comm);
+    ok(pithWait(request));
+  }
+  for (const Message& message : all) message.check();
+}
+
 // Collectives and messages in one group, in another order on every rank.
 void beside_collectives(Rank& self) {
   const Comm comm(self.join());
@@ -321,6 +347,7 @@ TEST_CASE("messages from everybody to everybody", "[messages]") {
 }
 TEST_CASE("messages without a group", "[messages]") { everywhere(2, ping_pong); }
 TEST_CASE("messages that nobody waits for yet", "[messages]") { everywhere(2, ahead_of_time); }
+TEST_CASE("messages behind a full window", "[messages]") { everywhere(2, behind_a_full_window); }
 TEST_CASE("messages beside collectives", "[messages]") { everywhere(2, beside_collectives); }
 TEST_CASE("messages in the background", "[messages]") { everywhere(2, in_the_background); }
 TEST_CASE("one thread sends and receives for all ranks", "[messages]") {
