@@ -155,10 +155,14 @@ class Call {
   std::byte* map(int peer, MemoryHandle handle) const {
     return route(peer).transport->map(route(peer).peer, handle);
   }
-  // Whether the network accesses the compute's memory directly for messages of this size.
-  bool is_direct(int peer, std::size_t bytes) const {
-    return compute().kind() != MemoryKind::host &&
-           bytes >= route(peer).transport->direct_bytes(compute());
+  // Scratch of the compute that the network accesses directly for a message of this size; empty:
+  // the message goes by the host.
+  Scratch direct_scratch(int peer, std::size_t bytes) const {
+    if (compute().kind() == MemoryKind::host) return {};
+    Transport& transport = *route(peer).transport;
+    if (bytes < transport.direct_bytes(compute())) return {};
+    Scratch scratch(compute(), bytes);
+    return transport.reaches(scratch) ? std::move(scratch) : Scratch();
   }
   // Copy from and to memory that a peer has exposed for that. An error has failed the call.
   Error copy_from(int peer, std::uint64_t where, Bytes into) const;

@@ -62,9 +62,12 @@ class SendStage {
     if (to == no_rank) [[unlikely]]
       return;
     if (device_) {
-      const bool direct = call.is_direct(to, data.size);
-      staging_ = Scratch(direct ? call.compute() : call.host_compute(), data.size);
-      if (direct) send_.direct = &staging_;
+      staging_ = call.direct_scratch(to, data.size);
+      if (staging_) {
+        send_.direct = &staging_;
+      } else {
+        staging_ = Scratch(call.host_compute(), data.size);
+      }
       after_ = call.compute().run<CopyKernel>({staging_.bytes().data, data.data, data.size}, after);
       data = staging_.bytes();
     }
@@ -124,9 +127,8 @@ class ReceiveStaging {
   ReceiveStaging(const Call& call, Receive& receive, int from, std::size_t size)
       : staging_(call.host_compute(), size) {
     receive.into = staging_.bytes().data;
-    if (!call.is_direct(from, size)) return;
-    direct_ = Scratch(call.compute(), size);
-    receive.direct = &direct_;
+    direct_ = call.direct_scratch(from, size);
+    if (direct_) receive.direct = &direct_;
   }
   ReceiveStaging(const ReceiveStaging&) = delete;
   ReceiveStaging& operator=(const ReceiveStaging&) = delete;
@@ -136,11 +138,21 @@ class ReceiveStaging {
     call.compute().see_network_writes();
     return std::move(direct_);
   }
+  // The receive has failed. What the network wrote must not come after what reuses the memory.
+  void give_up(const Call& call) const {
+    if (direct_) call.compute().see_network_writes();
+  }
 
  private:
   Scratch staging_;
   Scratch direct_;
 };
+
+inline Error failed(const Call& call, const Receive& receive,
+                    const std::optional<ReceiveStaging>& staging) {
+  if (staging) staging->give_up(call);
+  return call.fail(receive.error);
+}
 
 // Receives a message. Device memory is filled by a copy on the compute queue, which later kernels
 // follow.
@@ -161,7 +173,7 @@ class RecvStage {
   Receive& operation() { return receive_; }
   std::size_t length() const { return receive_.length; }
   Error result() {
-    if (receive_.error) return call_.fail(receive_.error);
+    if (receive_.error) return failed(call_, receive_, staging_);
     if (into_.kind == MemoryKind::host || !receive_.comm) return {};
     Scratch message = staging_->take(call_, receive_);
     const Fence copied =
@@ -270,7 +282,7 @@ class BorrowStage {
 
  private:
   Error check() const {
-    if (receive_.error) return call_.fail(receive_.error);
+    if (receive_.error) return failed(call_, receive_, staging_);
     if (receive_.length == size_) [[likely]]
       return {};
     return wrong_length(call_, receive_, size_);

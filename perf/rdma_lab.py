@@ -25,36 +25,41 @@ SIZES = tuple(CALLS)
 def output(command, **environment):
     run = subprocess.run([str(word) for word in command], env={**os.environ, **environment},
                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)
+    if run.returncode != 0:
+        sys.exit(f"{' '.join(map(str, command))} ended with {run.returncode}: {run.stdout}")
     return run.stdout
 
 
+def line_of(size, said):
+    """The columns of the line for this size."""
+    line = re.search(rf"^\s*{size}\s.*$", said, re.MULTILINE)
+    if not line:
+        sys.exit(f"no line for {size} bytes: {said}")
+    return [float(word) for word in line.group().split()]
+
+
 def perftest(program, size, calls, *options):
-    """The columns of perftest's line for this size, or none."""
     command = [program, "-d", "rxe0", "-x", "1", "-m", "4096", "-s", str(size), "-n", str(calls),
                *options]
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     time.sleep(1)
     said = output([*command, ADDRESS])
     server.wait(60)
-    line = re.search(rf"^\s*{size}\s.*$", said, re.MULTILINE)
-    return [float(word) for word in line.group().split()] if line else []
+    return line_of(size, said)
 
 
 def write_seconds(size):
     """How long one write of this size takes at least: its latency, or by bandwidth."""
     if size < 65536:
-        columns = perftest("ib_write_lat", size, 5000)
-        return columns[4] * 1e-6 if len(columns) > 4 else float("nan")
-    columns = perftest("ib_write_bw", size, 10)
-    return size / (columns[3] * (1 << 20)) if len(columns) > 3 else float("nan")
+        return perftest("ib_write_lat", size, 5000)[4] * 1e-6
+    return size / (perftest("ib_write_bw", size, 10)[3] * (1 << 20))
 
 
 def median_seconds(command, size, **environment):
     """Of three batches. Both programs have the same loop, and bind rank i to core i."""
     said = output([*command, "--sizes", size, "--iters", CALLS[size], "--batches", 3],
                   **environment)
-    line = re.search(rf"^\s*{size}\s.*$", said, re.MULTILINE)
-    return float(line.group().split()[2]) * 1e-6 if line else float("nan")
+    return line_of(size, said)[2] * 1e-6
 
 
 def pith_seconds(binaries, transport, size, *options):
@@ -71,7 +76,8 @@ def open_mpi_seconds(binaries, size):
 
 
 def cores_used(binaries, transport):
-    """Cores that both ranks and the kernel are busy on while 64 MiB move, of the machine's two."""
+    """Cores that both ranks use while 64 MiB move, of the machine's two; threads of the kernel are
+    not counted."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     start = time.monotonic()
     for _ in range(3):

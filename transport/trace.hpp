@@ -59,6 +59,7 @@ class TracedTransport final : public Transport {
   }
   std::size_t slot_bytes() const override { return inner_.slot_bytes(); }
   std::size_t direct_bytes(Compute& compute) const override { return inner_.direct_bytes(compute); }
+  bool reaches(Scratch& scratch) override { return inner_.reaches(scratch); }
   MemoryHandle expose(int peer, Bytes memory) override { return inner_.expose(peer, memory); }
   MemoryHandle expose_for_copies(int peer, Bytes memory) override {
     return inner_.expose_for_copies(peer, memory);

@@ -67,6 +67,8 @@ class Transport : public Pollable {
   // From this size on, messages can be sent directly from its scratch (Send::direct), and received
   // directly into it (Receive::direct). no_bytes: never.
   virtual std::size_t direct_bytes(Compute&) const { return no_bytes; }
+  // Whether it may be this scratch: the network's hardware may refuse it.
+  virtual bool reaches(Scratch&) { return true; }
 
   // Load/store access. `expose` describes memory of this rank to `peer`; it must stay valid until
   // the algorithm's own messages say that the peer has finished. Both ends know from the handle

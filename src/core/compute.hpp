@@ -72,6 +72,7 @@ struct ExportedMemory {
   const std::byte* begin = nullptr;
   std::size_t bytes = 0;
 };
+
 class MemoryExporter {
  public:
   // The allocation around `at`.
@@ -171,6 +172,7 @@ class Scratch {
   ~Scratch() {
     if (compute_) compute_->give_scratch(data_, size_);
   }
+  explicit operator bool() const { return compute_ != nullptr; }
   Bytes bytes() const { return {data_, size_, compute_ ? compute_->kind() : MemoryKind::host}; }
   std::uint64_t network_memory() const { return compute_->network_memory(); }
   MemoryExporter* exporter() const { return compute_->exporter(); }

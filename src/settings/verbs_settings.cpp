@@ -20,7 +20,7 @@ struct Key {
 };
 
 constexpr std::array keys{
-    Key{"gid", &VerbsSettings::gid, 0, 65535},
+    Key{"gid", &VerbsSettings::gid, 0, 255},
     Key{"pkey", &VerbsSettings::pkey, 0, 65535},
     Key{"level", &VerbsSettings::level, 0, 15},
     Key{"class", &VerbsSettings::traffic_class, 0, 255},

@@ -5,109 +5,57 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
-#include <cstring>
-#include <deque>
-#include <iterator>
-#include <map>
 #include <mutex>
-#include <string>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
 #include "core/clock.hpp"
+#include "tests/transport/fake_network.hpp"
 
 namespace pith::test {
 namespace {
-
-struct Channel : ibv_comp_channel {
-  std::deque<ibv_cq*> events;
-};
-
-struct Queue : ibv_cq {
-  std::deque<ibv_wc> completions;
-  bool armed = false;
-};
-
-struct Region : ibv_mr {
-  int access = 0;
-  bool holds(std::uint64_t at, std::size_t bytes) const {
-    const auto begin = reinterpret_cast<std::uint64_t>(addr);
-    return at >= begin && at + bytes <= begin + length;
-  }
-};
-
-struct Request {
-  ibv_send_wr work{};
-  std::vector<std::byte> inlined;
-  ibv_sge parts[2] = {};
-  std::uint64_t lost_since = 0;
-};
-
-struct Pair : ibv_qp {
-  ibv_qp_state is = IBV_QPS_RESET;
-  std::uint32_t peer = 0;
-  std::uint32_t send_packet = 0;
-  std::uint32_t receive_packet = 0;
-  int access = 0;
-  std::uint32_t sends_max = 0;
-  std::uint32_t receives_max = 0;
-  std::deque<Request> sends;
-  std::deque<std::pair<std::uint64_t, ibv_sge>> receives;
-};
-
-struct Network {
-  Network() {
-    for (std::size_t d = 0; d < std::size(devices); ++d) {
-      std::strcpy(devices[d].name, ("fake" + std::to_string(d)).c_str());
-    }
-  }
-
-  std::recursive_mutex mutex;
-  FakeVerbs settings;
-  std::map<std::uint32_t, Pair*> pairs;
-  std::map<std::uint32_t, Pair*> sending;  // of these, with requests that are not carried out
-  std::map<std::uint32_t, Region*> regions;
-  std::uint32_t next = 100;
-  int objects = 0;
-  ibv_device devices[4] = {};
-};
-
-Network& network() {
-  static Network one;
-  return one;
-}
 
 struct Held {
   std::lock_guard<std::recursive_mutex> hold{network().mutex};
 };
 
-void complete(ibv_cq* queue, const ibv_wc& completion) {
+void complete(ibv_cq* queue, const Completion& completion) {
   auto& to = *static_cast<Queue*>(queue);
+  if (to.completions.size() == static_cast<std::size_t>(to.cqe)) {
+    throw std::runtime_error("a completion queue overflows");
+  }
   to.completions.push_back(completion);
   if (!std::exchange(to.armed, false)) return;
   static_cast<Channel*>(to.channel)->events.push_back(queue);
   eventfd_write(to.channel->fd, 1);
 }
 
-ibv_wc completion_of(std::uint64_t id, ibv_wc_status status, ibv_wc_opcode opcode) {
-  ibv_wc completion{};
-  completion.wr_id = id;
-  completion.status = status;
-  completion.opcode = opcode;
+Completion completion_of(const Pair& pair, std::uint64_t id, ibv_wc_status status,
+                         ibv_wc_opcode opcode) {
+  Completion completion;
+  completion.pair = pair.qp_num;
+  completion.entry.wr_id = id;
+  completion.entry.status = status;
+  completion.entry.opcode = opcode;
   return completion;
+}
+
+// Of the oldest request, and those before it that were not signalled.
+void complete_send(Pair& pair, ibv_wc_status status) {
+  Completion completion = completion_of(pair, pair.sends.front().work.wr_id, status, IBV_WC_SEND);
+  completion.sends = std::exchange(pair.unsignalled, 0) + 1;
+  complete(pair.send_cq, completion);
 }
 
 void fail_all(Pair& pair, ibv_wc_status first) {
   pair.is = IBV_QPS_ERR;
-  for (const Request& request : pair.sends) {
-    complete(pair.send_cq, completion_of(request.work.wr_id, first, IBV_WC_SEND));
-    first = IBV_WC_WR_FLUSH_ERR;
+  for (; !pair.sends.empty(); pair.sends.pop_front()) {
+    complete_send(pair, std::exchange(first, IBV_WC_WR_FLUSH_ERR));
   }
-  pair.sends.clear();
   for (const auto& [id, part] : pair.receives) {
-    complete(pair.recv_cq, completion_of(id, IBV_WC_WR_FLUSH_ERR, IBV_WC_RECV));
+    complete(pair.recv_cq, completion_of(pair, id, IBV_WC_WR_FLUSH_ERR, IBV_WC_RECV));
   }
   pair.receives.clear();
 }
@@ -146,6 +94,8 @@ bool may_write(const Pair& to, const Request& request, std::size_t bytes) {
 
 // The receiver of a pair's packets; null: they are lost.
 Pair* receiver_of(const Pair& pair) {
+  const int cut = network().settings.cut_device;
+  if (cut >= 0 && pair.pd->context->device == &network().devices[cut]) return nullptr;
   const auto found = network().pairs.find(pair.peer);
   if (found == network().pairs.end()) return nullptr;
   Pair* to = found->second;
@@ -184,14 +134,16 @@ bool carry_out(Pair& pair) {
   if (takes_receive) {
     const auto [id, part] = to->receives.front();
     to->receives.pop_front();
-    ibv_wc arrival = completion_of(id, IBV_WC_SUCCESS, IBV_WC_RECV);
-    arrival.byte_len = static_cast<std::uint32_t>(payload.size());
-    arrival.imm_data = request.work.imm_data;
+    Completion arrival = completion_of(*to, id, IBV_WC_SUCCESS, IBV_WC_RECV);
+    arrival.entry.byte_len = static_cast<std::uint32_t>(payload.size());
+    arrival.entry.imm_data = request.work.imm_data;
     if (opcode == IBV_WR_SEND) std::ranges::copy(payload, reinterpret_cast<std::byte*>(part.addr));
     complete(to->recv_cq, arrival);
   }
   if (request.work.send_flags & IBV_SEND_SIGNALED) {
-    complete(pair.send_cq, completion_of(request.work.wr_id, IBV_WC_SUCCESS, IBV_WC_SEND));
+    complete_send(pair, IBV_WC_SUCCESS);
+  } else {
+    ++pair.unsignalled;
   }
   pair.sends.pop_front();
   return true;
@@ -281,7 +233,7 @@ ibv_mr* reg_mr(ibv_pd* domain, void* data, std::size_t bytes, int access) {
   const Held held;
   const bool own = !(access & IBV_ACCESS_REMOTE_WRITE) && (access & IBV_ACCESS_LOCAL_WRITE);
   if (!network().settings.registers && !own) {
-    errno = ENOMEM;
+    errno = network().settings.refusal;
     return nullptr;
   }
   auto* region = made(new Region());
@@ -365,6 +317,7 @@ int modify_qp(ibv_qp* handle, ibv_qp_attr* attributes, int mask) {
   if (to == IBV_QPS_RESET) {
     pair.sends.clear();
     pair.receives.clear();
+    pair.sends_kept = pair.unsignalled = 0;
   }
   if (mask & IBV_QP_ACCESS_FLAGS) pair.access = static_cast<int>(attributes->qp_access_flags);
   if (mask & IBV_QP_DEST_QPN) pair.peer = attributes->dest_qp_num;
@@ -384,7 +337,8 @@ int post_send(ibv_qp* handle, ibv_send_wr* work, ibv_send_wr**) {
   const Held held;
   auto& pair = *static_cast<Pair*>(handle);
   if (pair.is != IBV_QPS_RTS && pair.is != IBV_QPS_ERR) return EINVAL;
-  if (pair.sends.size() >= pair.sends_max) return ENOMEM;
+  if (pair.sends_kept >= pair.sends_max) return ENOMEM;
+  ++pair.sends_kept;
   Request& request = pair.sends.emplace_back();
   request.work = *work;
   std::copy_n(work->sg_list, work->num_sge, request.parts);
@@ -411,12 +365,16 @@ int post_recv(ibv_qp* handle, ibv_recv_wr* work, ibv_recv_wr**) {
 
 int poll_cq(ibv_cq* handle, int entries, ibv_wc* completions) {
   const Held held;
+  if (network().settings.polls_fail) return -1;
   carry_out_some(network().settings.requests_a_look);
   auto& queue = *static_cast<Queue*>(handle);
   int count = 0;
   for (; count < entries && !queue.completions.empty(); ++count) {
-    completions[count] = queue.completions.front();
+    const Completion completion = queue.completions.front();
     queue.completions.pop_front();
+    completions[count] = completion.entry;
+    const auto pair = network().pairs.find(completion.pair);
+    if (pair != network().pairs.end()) pair->second->sends_kept -= completion.sends;
   }
   return count;
 }
@@ -425,6 +383,19 @@ int req_notify(ibv_cq* queue, int) {
   const Held held;
   static_cast<Queue*>(queue)->armed = true;
   return 0;
+}
+
+int get_async_event(ibv_context* context, ibv_async_event* event) {
+  const Held held;
+  auto& events = network().events;
+  if (context->device != network().devices || events.empty()) return -1;
+  *event = events.front();
+  events.pop_front();
+  return 0;
+}
+
+const char* name_of_event(ibv_event_type type) {
+  return type == IBV_EVENT_PORT_ERR ? "port error" : "device failed";
 }
 
 VerbsLibrary make_library() {
@@ -450,9 +421,9 @@ VerbsLibrary make_library() {
   verbs.create_qp = create_qp;
   verbs.modify_qp = modify_qp;
   verbs.destroy_qp = destroy_qp;
-  verbs.get_async_event = [](ibv_context*, ibv_async_event*) { return -1; };
+  verbs.get_async_event = get_async_event;
   verbs.ack_async_event = [](ibv_async_event*) {};
-  verbs.event_type_str = [](ibv_event_type) { return "event"; };
+  verbs.event_type_str = name_of_event;
   verbs.wc_status_str = [](ibv_wc_status status) {
     return status == IBV_WC_RETRY_EXC_ERR ? "no answer" : "an error";
   };
@@ -495,6 +466,14 @@ void FakeVerbs::break_pairs() {
     const bool data = !pair->receives.empty() && pair->receives.front().second.length == 0;
     if (data && pair->is == IBV_QPS_RTS) fail_all(*pair, IBV_WC_FATAL_ERR);
   }
+}
+
+void FakeVerbs::tell(ibv_event_type type, int port) {
+  const Held held;
+  ibv_async_event event{};
+  event.event_type = type;
+  event.element.port_num = port;
+  network().events.push_back(event);
 }
 
 }  // namespace pith::test

@@ -346,10 +346,16 @@ TEST_CASE("verbs: memory stays registered until it leaves or there is too much",
     memory.release(*first);
   }
   SECTION("a device that refuses") {
+    memory.release(*first);
+    memory.release(*first);
     FakeVerbs::instance().registers = false;
+    FakeVerbs::instance().refusal = EFAULT;
     CHECK_FALSE(memory.acquire(base + 4 * page, page, true));
-    memory.release(*first);
-    memory.release(*first);
+    CHECK(memory.regions() == 1);
+    // Too much is registered, it says.
+    FakeVerbs::instance().refusal = ENOMEM;
+    CHECK_FALSE(memory.acquire(base + 4 * page, page, true));
+    CHECK(memory.regions() == 0);
   }
 }
 

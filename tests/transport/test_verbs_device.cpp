@@ -14,6 +14,8 @@ using namespace pith_test;
 bool absent() {
   const pith::VerbsSupport support = pith::verbs_support({});
   if (support.why_not) WARN("skipped: " << support.why_not.message());
+  // Else all goes by copies.
+  CHECK_FALSE(support.why_copies);
   return static_cast<bool>(support.why_not);
 }
 
@@ -23,7 +25,6 @@ VerbsOptions written_from(std::size_t bytes) {
   return options;
 }
 
-// Each process patches its own functions, so that memory is watched in the children only.
 std::string walk(const VerbsOptions& options, std::size_t longest) {
   return run_forked([&](int rank, const Names& names) {
     VerbsRank self(rank, names, options, {}, pith::verbs_library());

@@ -85,7 +85,9 @@ TEST_CASE("verbs: scratch that cannot be registered ends its messages with an er
   CHECK(run_threads([&](int rank, const Names& names) {
           VerbsWithDevice self(rank, names);
           self.meet(1 - rank, 1);
+          pith::Scratch scratch(self.device, 100000);
           self.device.exports = rank != refused;
+          must(self.verbs->reaches(scratch) == (rank != refused), "who reaches its device");
           if (rank == 0) {
             SendOp& send = self.send_direct(2, 100000);
             self.until([&] { return send.remaining == 0; }, "send");
@@ -141,6 +143,7 @@ TEST_CASE("verbs: an aborted call's scratch is left alone", "[verbs]") {
           must(self.device.out == 0 && self.device.withheld == 0, "scratch is out");
           self.come_back();
           self.meet(1 - rank, 3);
+          must(self.device.is_left_alone(), "what was given back has been written");
           self.leave();
         }) == "");
 }

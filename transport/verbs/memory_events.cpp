@@ -1,6 +1,7 @@
 #include "transport/verbs/memory_events.hpp"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -71,6 +72,11 @@ struct MemoryEvents::Source {
     if (set_handler(vm_unmapped, priority, heard, nullptr) != 0) {
       return {Code::system, "UCX's event library cannot watch memory here"};
     }
+    // A child has no thread that could free the lock, and none that registers memory.
+    pthread_atfork(nullptr, nullptr, [] {
+      lock.unlock();
+      listeners = nullptr;
+    });
     if (!Trial().succeeds()) return {Code::system, "UCX's event library misses an munmap"};
     return {};
   }

@@ -75,6 +75,13 @@ std::size_t VerbsRanks::direct_bytes(Compute& compute) const {
   return can ? shared_.write_bytes : no_bytes;
 }
 
+// The registration stays, unless the cache is too full to keep it.
+bool VerbsRanks::reaches(Scratch& scratch) {
+  VerbsRegion* const region = memory_.acquire(scratch);
+  if (region) memory_.release(*region);
+  return region != nullptr;
+}
+
 bool VerbsRanks::start(Send& send) {
   VerbsPair* pair = by_rank_[static_cast<std::size_t>(send.peer)].get();
   if (pair) return pair->start(send);

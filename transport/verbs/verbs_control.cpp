@@ -160,12 +160,13 @@ void VerbsControl::forget_grants() {
 }
 
 bool VerbsControl::can_pump() const {
-  return open_ && !words_.empty() && credits_.room_for_word() && has_queue_room();
+  const bool says = !words_.empty() && credits_.room_for_word();
+  return open_ && has_queue_room() && (says || credits_.owes());
 }
 
 bool VerbsControl::pump() {
   bool moved = false;
-  while (can_pump()) {
+  while (open_ && !words_.empty() && credits_.room_for_word() && has_queue_room()) {
     const Word word = words_.front();
     words_.erase(words_.begin());
     post_frame(word.head, {word.payload, word.bytes});

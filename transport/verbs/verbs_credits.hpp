@@ -1,7 +1,8 @@
 // Who may send how many frames: a sender knows how many slots are free, because every frame tells
 // how many have been taken. Of the window messages leave some slots for words, the frames of the
-// transport's own, so that these get through where messages wait. Credits have slots besides the
-// window: both ends can always tell what they have taken, whatever waits.
+// transport's own, so that these get through where messages wait: so many that the peer owes a
+// credit by the time all have been used. Credits have slots besides the window: both ends can
+// always tell what they have taken, whatever waits.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +20,7 @@ class VerbsCredits {
   std::uint32_t ours = 0;
   std::uint32_t theirs = 0;
 
-  bool room_for_message() const { return room() > std::min(theirs / 4, std::uint32_t{4}); }
+  bool room_for_message() const { return room() > theirs / untold; }
   bool room_for_word() const { return room() != 0; }
   void spend() { ++spent_; }
   // What the peer says it has taken, modulo 2^32.
@@ -34,7 +35,7 @@ class VerbsCredits {
   // What it is told with each frame.
   std::uint32_t tell() { return told_ = taken_; }
   // Early enough that the peer does not stall, seldom enough to cost nothing.
-  bool owes() const { return taken_ - told_ >= std::max(ours / 4, std::uint32_t{1}); }
+  bool owes() const { return taken_ - told_ >= std::max(ours / untold, std::uint32_t{1}); }
 
   // Whether the mailbox may keep a frame in its slot. What is left goes round: it is more than
   // words take and the peer may not have been told of.
@@ -44,6 +45,8 @@ class VerbsCredits {
   std::size_t lent() const { return lent_; }
 
  private:
+  static constexpr std::uint32_t untold = 4;  // a window's part that the peer may not be told of
+
   std::uint32_t room() const { return theirs - (spent_ - credited_); }
 
   std::uint32_t spent_ = 0;     // frames sent

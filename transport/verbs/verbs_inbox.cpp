@@ -8,6 +8,18 @@
 
 namespace pith {
 
+namespace {
+
+// Tells the peer that a message of its is not wanted.
+void refuse(VerbsControl& control, std::uint32_t sender) {
+  VerbsHead head;
+  head.kind = VerbsKind::dropped;
+  head.transfer = sender;
+  control.say(head);
+}
+
+}  // namespace
+
 const char* VerbsInbox::arrive(std::uint32_t slot) {
   if (left_) return "a frame after its goodbye";
   held_.push_back(slot);
@@ -25,6 +37,13 @@ bool VerbsInbox::take_held(const char*& fault) {
     moved = true;
   }
   return moved;
+}
+
+void VerbsInbox::take_rest() {
+  try {
+    while (!held_.empty() && !take(held_.front())) held_.erase(held_.begin());
+  } catch (const std::bad_alloc&) {  // what is left is lost with the peer
+  }
 }
 
 const char* VerbsInbox::take(std::uint32_t slot) {
@@ -91,8 +110,7 @@ VerbsInbox::Arrival* VerbsInbox::named(std::uint32_t name, State state) {
   const std::size_t place = VerbsName(name).place();
   if (place >= all_.size()) return nullptr;
   Arrival* arrival = all_[place].get();
-  const bool active = std::ranges::find(active_, arrival) != active_.end();
-  return active && arrival->name == name && arrival->state == state ? arrival : nullptr;
+  return arrival->name == name && arrival->state == state ? arrival : nullptr;
 }
 
 // Of a call that was aborted no key that the peer has got may be of use to it, even if all arrived.
@@ -107,18 +125,12 @@ void VerbsInbox::give_back(Arrival& arrival) {
 
 void VerbsInbox::recycle(Arrival& arrival) {
   if (arrival.state == State::granted) --granted_;
+  arrival.state = State::announced;  // in which named() finds none
   give_back(arrival);
   std::erase(active_, &arrival);
   std::erase(wanted_, &arrival);
   std::erase(stopped_, &arrival);
   spare_.push_back(&arrival);
-}
-
-void VerbsInbox::refuse(std::uint32_t sender) {
-  VerbsHead head;
-  head.kind = VerbsKind::dropped;
-  head.transfer = sender;
-  control_.say(head);
 }
 
 void VerbsInbox::announce(const VerbsHead& head) {
@@ -131,7 +143,7 @@ void VerbsInbox::announce(const VerbsHead& head) {
     throw;
   }
   if (arrival.incoming) return;
-  refuse(arrival.sender);
+  refuse(control_, arrival.sender);
   recycle(arrival);
 }
 
@@ -146,7 +158,7 @@ void VerbsInbox::fetch(Mailbox::Incoming& incoming) {
 
 void VerbsInbox::drop(std::uint64_t message) {
   Arrival& arrival = *all_[VerbsName(static_cast<std::uint32_t>(message)).place()];
-  refuse(arrival.sender);
+  refuse(control_, arrival.sender);
   recycle(arrival);
 }
 
@@ -165,11 +177,10 @@ bool VerbsInbox::pump(const char*& fault) {
 void VerbsInbox::grant(Arrival& arrival) {
   const std::size_t bytes = arrival.incoming->header.length;
   if (arrival.direct && !arrival.region) {
-    const Error why = not_registered();  // first: it takes memory
     Mailbox::Incoming& incoming = *arrival.incoming;
-    refuse(arrival.sender);
+    refuse(control_, arrival.sender);
     recycle(arrival);
-    return mailbox_.abandon(incoming, why);
+    return mailbox_.abandon(incoming, not_registered());
   }
   VerbsHead head;
   head.kind = VerbsKind::grant;
@@ -211,7 +222,7 @@ const char* VerbsInbox::portion(const VerbsHead& head, std::span<const std::byte
 }
 
 void VerbsInbox::withdrawn(const VerbsHead& head, const Error& why) {
-  for (const State state : {State::granted, State::portions}) {
+  for (const State state : {State::wanted, State::granted, State::portions}) {
     Arrival* arrival = named(head.transfer, state);
     if (!arrival) continue;
     Mailbox::Incoming& incoming = *arrival->incoming;
@@ -238,7 +249,7 @@ void VerbsInbox::forget_stopped() {
   const std::vector<Arrival*> stopped = stopped_;
   for (Arrival* arrival : stopped) {
     if (arrival->state != State::wanted) continue;
-    refuse(arrival->sender);
+    refuse(control_, arrival->sender);
     finish(*arrival);
   }
 }

@@ -48,6 +48,8 @@ class VerbsInbox final : public SlotOwner, public MessageSource {
   // the sender's names of these; returns how many.
   std::size_t halt(std::span<std::uint32_t> wanted);
 
+  // The peer is gone: takes the frames that are here, however many the mailbox has of it.
+  void take_rest();
   // Takes nothing more; receives that wait for a rest end with the error. The connections must have
   // been closed.
   void abandon(const Error& error);
@@ -84,7 +86,6 @@ class VerbsInbox final : public SlotOwner, public MessageSource {
   void announce(const VerbsHead& head);
   void grant(Arrival& arrival);
   void give_back(Arrival& arrival);
-  void refuse(std::uint32_t sender);
   void finish(Arrival& arrival);
   void forget_stopped();
   Arrival& take_arrival();

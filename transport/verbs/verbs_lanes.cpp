@@ -1,6 +1,7 @@
 #include "transport/verbs/verbs_lanes.hpp"
 
 #include <arpa/inet.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -46,7 +47,7 @@ Error VerbsLanes::open() {
   for (std::size_t l = 0; l < count_; ++l) {
     for (std::size_t r = 0; r < verbs_grants_max; ++r) {
       if (const int error = post_receive(l); error != 0) {
-        return system_error("post receives", error);
+        return system_error(fmt::format("post receives for {}", port(l)), error);
       }
     }
     if (Error error = lanes_[l].pair.open()) return error;

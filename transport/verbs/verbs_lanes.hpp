@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "transport/verbs/verbs_frames.hpp"
@@ -30,6 +31,7 @@ class VerbsLanes {
 
   std::size_t count() const { return count_; }
   std::vector<VerbsEnd> ends() const;
+  const std::string& port(std::size_t lane) const { return lanes_[lane].pair.port(); }
   std::uint32_t epoch() const { return epoch_; }
   bool is_open() const { return open_; }
 

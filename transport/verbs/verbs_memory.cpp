@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <mutex>
 #include <utility>
 
@@ -25,15 +26,17 @@ const std::byte* page_ceiling(const std::byte* at) {
 
 }  // namespace
 
-Error not_registered() {
-  return {Code::system,
-          "scratch of a CUDA device cannot be registered with the RDMA device; with "
-          "PITH_GPUDIRECT=0 it goes by the host"};
+const Error& not_registered() {
+  static const Error error(Code::system,
+                           "scratch of a CUDA device cannot be registered with the RDMA device; "
+                           "with PITH_GPUDIRECT=0 it goes by the host");
+  return error;
 }
 
 VerbsMemory::VerbsMemory(const VerbsLibrary& verbs,
                          std::span<const std::unique_ptr<VerbsRail>> rails, std::size_t limit)
     : verbs_(verbs), rails_(rails), limit_(limit), regions_(limit == 0 ? 0 : regions_max) {
+  static_cast<void>(not_registered());  // where it is needed there may be no memory to make it
   if (limit_ != 0) MemoryEvents::add(*this);
 }
 
@@ -96,7 +99,7 @@ VerbsRegion* VerbsMemory::use(VerbsRegion* region) {
 }
 
 void VerbsMemory::release(VerbsRegion& region) {
-  if (--region.users == 0 && region.stale) give_up(region);
+  if (--region.users == 0 && is_stale(region)) give_up(region);
 }
 
 void VerbsMemory::revoke(VerbsRegion& region) {
@@ -132,8 +135,9 @@ VerbsRegion* VerbsMemory::add(VerbsRegion made, const Register& register_with) {
     if (!evict_oldest()) return nullptr;
     place = free();
   }
-  while (!enroll(made, register_with)) {
-    if (!evict_oldest()) return nullptr;  // the limit on locked memory may be the cause
+  while (const int error = enroll(made, register_with)) {
+    // The limit on locked memory may be the cause.
+    if (error != ENOMEM || !evict_oldest()) return nullptr;
   }
   bytes_ += bytes;
   const std::lock_guard hold(lock_);
@@ -141,14 +145,22 @@ VerbsRegion* VerbsMemory::add(VerbsRegion made, const Register& register_with) {
   return &*place;
 }
 
-bool VerbsMemory::enroll(VerbsRegion& region, const Register& register_with) {
+// 0, or an errno.
+int VerbsMemory::enroll(VerbsRegion& region, const Register& register_with) {
+  region.writable = true;
   for (std::size_t r = 0; r < rails_.size(); ++r) {
     region.handles[r] = register_with(rails_[r]->domain(), region);
     if (region.handles[r]) continue;
+    const int error = errno;
     give_back(region.handles);
-    return false;
+    return error == 0 ? EIO : error;
   }
-  return true;
+  return 0;
+}
+
+bool VerbsMemory::is_stale(const VerbsRegion& region) const {
+  const std::lock_guard hold(lock_);
+  return region.stale;
 }
 
 void VerbsMemory::give_back(std::span<ibv_mr*> handles) {
@@ -166,7 +178,7 @@ void VerbsMemory::give_up(VerbsRegion& region) {
 
 void VerbsMemory::sweep() {
   for (VerbsRegion& region : regions_) {
-    if (region.begin && region.stale && region.users == 0) give_up(region);
+    if (region.begin && region.users == 0 && is_stale(region)) give_up(region);
   }
 }
 

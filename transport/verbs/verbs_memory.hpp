@@ -37,7 +37,7 @@ struct VerbsRegion {
 };
 
 // What a message of a device's scratch ends with where acquire() finds no registration.
-Error not_registered();
+const Error& not_registered();
 
 class VerbsMemory final : public MemoryListener {
  public:
@@ -72,7 +72,8 @@ class VerbsMemory final : public MemoryListener {
   VerbsRegion* use(VerbsRegion* region);
   VerbsRegion* find(std::uint64_t memory, const std::byte* data, std::size_t bytes, bool written);
   VerbsRegion* add(VerbsRegion made, const Register& register_with);
-  bool enroll(VerbsRegion& region, const Register& register_with);
+  int enroll(VerbsRegion& region, const Register& register_with);
+  bool is_stale(const VerbsRegion& region) const;
   void give_back(std::span<ibv_mr*> handles);
   void give_up(VerbsRegion& region);
   void sweep();

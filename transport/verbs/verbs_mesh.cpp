@@ -8,6 +8,7 @@
 
 #include "core/clock.hpp"
 #include "core/descriptor_limit.hpp"
+#include "core/log.hpp"
 #include "transport/verbs/verbs_ranks.hpp"
 
 namespace pith {
@@ -17,6 +18,13 @@ constexpr std::uint64_t ms = 1'000'000;
 // Time for peers that are not driving their end at the moment.
 constexpr std::uint64_t farewell_ns = 100 * ms;
 constexpr std::uint64_t nap_ns = 5 * ms;
+
+Error watch(const Descriptor& epoll, int descriptor) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, descriptor, &event) == 0) return {};
+  return system_error("watch an RDMA device", errno);
+}
 
 }  // namespace
 
@@ -58,16 +66,13 @@ Error VerbsRanks::attach(std::span<const std::string> addresses, std::vector<boo
     VerbsPair* pair = by_rank_[r].get();
     if (!pair || addresses[r].empty()) continue;
     const Expected<VerbsAddress> theirs = VerbsAddress::unpack(addresses[r], rank_);
-    attached[r] = theirs && !pair->meet(*theirs);
+    const Error why_not = theirs ? pair->meet(*theirs) : theirs.error();
+    attached[r] = !why_not;
+    if (!why_not) continue;
+    log(LogLevel::warn,
+        fmt::format("rank {} cannot reach rank {} by verbs: {}", rank_, r, why_not.message()));
   }
   return {};
-}
-
-Error VerbsRanks::watch(int descriptor) {
-  epoll_event event{};
-  event.events = EPOLLIN;
-  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event) == 0) return {};
-  return system_error("watch an RDMA device", errno);
 }
 
 Error VerbsRanks::connect(std::span<const std::string>, std::span<const std::uint8_t> use,
@@ -75,8 +80,8 @@ Error VerbsRanks::connect(std::span<const std::string>, std::span<const std::uin
   epoll_ = Descriptor(open_with_room([] { return ::epoll_create1(EPOLL_CLOEXEC); }));
   if (!epoll_) return system_error("create an epoll descriptor", errno);
   for (const auto& rail : rails_) {
-    if (Error error = watch(rail->descriptor())) return error;
-    if (Error error = watch(rail->event_descriptor())) return error;
+    if (Error error = watch(epoll_, rail->descriptor())) return error;
+    if (Error error = watch(epoll_, rail->event_descriptor())) return error;
   }
   for (std::size_t r = 0; r < by_rank_.size(); ++r) {
     VerbsPair* pair = by_rank_[r].get();

@@ -39,8 +39,7 @@ VerbsOutgoing* VerbsOutbox::named(std::uint32_t name, State state) {
   const std::size_t place = VerbsName(name).place();
   if (place >= all_.size()) return nullptr;
   VerbsOutgoing& outgoing = *all_[place];
-  const bool active = std::ranges::find(active_, &outgoing) != active_.end();
-  return active && outgoing.name == name && outgoing.state == state ? &outgoing : nullptr;
+  return outgoing.name == name && outgoing.state == state ? &outgoing : nullptr;
 }
 
 bool VerbsOutbox::start(Send& send) {
@@ -270,6 +269,7 @@ void VerbsOutbox::release(VerbsOutgoing& outgoing) {
 
 void VerbsOutbox::recycle(VerbsOutgoing& outgoing) {
   release(outgoing);
+  outgoing.state = State::queued;  // in which named() finds none
   outgoing.copy.reset();
   std::erase(active_, &outgoing);
   std::erase(halted_, &outgoing);

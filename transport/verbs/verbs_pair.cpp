@@ -14,6 +14,8 @@ namespace {
 
 // A peer that says nothing for this long while something waits for it is asked by its device.
 constexpr std::uint64_t silence_ns = 1'000'000'000;
+// A lane that breaks this often while nothing passes over it is broken, whatever others do.
+constexpr int breaks_max = 5;
 
 // Null, or what is wrong with the frame.
 const char* take_head(const VerbsSlot& came, VerbsHead& head) {
@@ -90,7 +92,9 @@ void VerbsPair::act(const ibv_wc& completion) {
   if (good && (tag.work == VerbsWork::frame_came || tag.work == VerbsWork::data_came)) ++heard_;
   if (VerbsCompletions::is_data(completion)) return act_on_data(completion);
   if (!good) {
-    if (closing_ || (inbox_.left() && !outbox_.awaited())) return let_go();
+    let_go();
+    inbox_.take_rest();
+    if (closing_ || (inbox_.left() && !outbox_.awaited())) return;
     return lose(
         fmt::format("its connection has ended (verbs: {})", control_.status(completion.status)));
   }
@@ -164,12 +168,17 @@ void VerbsPair::act_on_data(const ibv_wc& completion) {
   const VerbsTag tag = VerbsTag::unpack(completion.wr_id);
   const bool sent = tag.work == VerbsWork::data_sent;
   const std::int64_t departed = sent ? lanes_.departed(completion) : -1;
-  if (completion.status != IBV_WC_SUCCESS) return stop_data();
-  restarts_ = 0;
+  const std::size_t lane = VerbsDataValue::unpack(tag.value).lane;
+  if (completion.status != IBV_WC_SUCCESS) {
+    const bool is_cause = completion.status != IBV_WC_WR_FLUSH_ERR;
+    if (!is_cause || ++breaks_[lane] <= breaks_max) return stop_data();
+    return lose(fmt::format("its data connection by {} breaks (verbs: {})", lanes_.port(lane),
+                            control_.status(completion.status)));
+  }
+  restarts_ = breaks_[lane] = 0;
   if (departed >= 0) return outbox_.departed(static_cast<std::uint32_t>(departed));
   if (sent) return;
   inbox_.noticed(ntohl(completion.imm_data));
-  const std::size_t lane = VerbsDataValue::unpack(tag.value).lane;
   if (lanes_.is_open() && lanes_.renew_receive(lane) != 0) stop_data();
 }
 
@@ -206,6 +215,8 @@ bool VerbsPair::check() {
   }
   if (outbox_.broken() != 0) stop_data();
   if (const int broken = control_.broken(); broken != 0) {
+    let_go();
+    inbox_.take_rest();
     lose(fmt::format("no more frames can be sent ({})", std::strerror(broken)));
     return true;
   }

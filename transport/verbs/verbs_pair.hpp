@@ -2,6 +2,7 @@
 // the traffic, and the new start of data connections that have stopped (verbs_restart.cpp).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <string_view>
@@ -98,7 +99,8 @@ class VerbsPair {
   std::uint64_t heard_before_ = 0;  // the last look at the link, which sets the time
   std::uint64_t heard_ns_ = 0;
   Restart restart_ = Restart::none;
-  int restarts_ = 0;  // since data last arrived or departed
+  int restarts_ = 0;                           // since data last arrived or departed
+  std::array<int, verbs_rails_max> breaks_{};  // by lane, the same of it alone
 };
 
 }  // namespace pith

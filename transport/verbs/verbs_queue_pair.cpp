@@ -47,7 +47,11 @@ Expected<VerbsQueuePair> VerbsQueuePair::make(const VerbsRail& rail, VerbsDepth&
     wanted.cap.max_inline_data = depth.inlined = 0;
     made.pair_ = rail.verbs().create_qp(rail.domain(), &wanted);
   }
-  if (!made.pair_) return system_error(fmt::format("a queue pair of {}", rail.name()), errno);
+  if (!made.pair_) {
+    return system_error(fmt::format("a queue pair of {} for {} sends and {} receives", rail.name(),
+                                    depth.sends, depth.receives),
+                        errno);
+  }
   depth.inlined = std::min(depth.inlined, wanted.cap.max_inline_data);
   made.end_ = {made.pair_->qp_num, *first};
   if (Error error = made.make_ready()) return error;
@@ -85,14 +89,7 @@ Error VerbsQueuePair::meet(const VerbsPlace& place, const VerbsEnd& theirs) {
   const VerbsWish& wish = rail_->wish();
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_RTR;
-  const auto mtu_of = [](int bytes) {
-    int mtu = IBV_MTU_256;
-    while (mtu < IBV_MTU_4096 && (128 << (mtu + 1)) <= bytes) ++mtu;
-    return mtu;
-  };
-  int mtu = std::min<int>(place.mtu, rail_->place().mtu);
-  if (wish.mtu != 0) mtu = std::min(mtu, mtu_of(wish.mtu));
-  attributes.path_mtu = static_cast<ibv_mtu>(mtu);
+  attributes.path_mtu = static_cast<ibv_mtu>(std::min(place.mtu, rail_->place().mtu));
   attributes.dest_qp_num = theirs.number;
   attributes.rq_psn = theirs.first_packet;
   attributes.max_dest_rd_atomic = 0;

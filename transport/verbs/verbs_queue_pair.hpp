@@ -43,6 +43,7 @@ class VerbsQueuePair {
   Error reset(std::uint32_t first_packet);
   void destroy();
 
+  const std::string& port() const { return rail_->name(); }
   const char* status(ibv_wc_status status) const { return rail_->verbs().wc_status_str(status); }
 
   // 0, or an errno.

@@ -61,6 +61,12 @@ bool allows(std::string_view wish, std::string_view device, int port) {
   return others;
 }
 
+int mtu_of(int bytes) {
+  int mtu = IBV_MTU_256;
+  while (mtu < IBV_MTU_4096 && (128 << (mtu + 1)) <= bytes) ++mtu;
+  return mtu;
+}
+
 void set_nonblocking(int descriptor) {
   fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK);
 }
@@ -80,7 +86,8 @@ Error VerbsRail::find_gid(const ibv_port_attr& port) {
   const bool ethernet = port.link_layer == IBV_LINK_LAYER_ETHERNET;
   Gid host{};
   const bool by_host = ethernet && as_gid(wish_.host, host);
-  for (int index = 0; index < port.gid_tbl_len; ++index) {
+  // Queue pairs number them by a byte.
+  for (int index = 0; index < std::min(port.gid_tbl_len, 256); ++index) {
     ibv_gid_entry entry{};
     if (wish_.gid >= 0 && index != wish_.gid) continue;
     if (verbs_.query_gid_ex(context_, port_, static_cast<std::uint32_t>(index), &entry) != 0) {
@@ -128,7 +135,10 @@ Error VerbsRail::open_port(ibv_device* device, std::uint8_t port) {
   }
   place_.lid = state.lid;
   place_.link_layer = state.link_layer;
-  place_.mtu = static_cast<std::uint8_t>(state.active_mtu);
+  // With the wish, so that the peer knows of it.
+  const int mtu =
+      wish_.mtu == 0 ? state.active_mtu : std::min<int>(state.active_mtu, mtu_of(wish_.mtu));
+  place_.mtu = static_cast<std::uint8_t>(mtu);
   message_bytes_ = std::min<std::size_t>(state.max_msg_sz, message_bytes_max_of_request);
   if (Error error = find_gid(state)) return error;
   domain_ = verbs_.alloc_pd(context_);
@@ -216,13 +226,12 @@ Error VerbsRail::arm() {
   return error == 0 ? Error() : system_error(fmt::format("wait for RDMA port {}", name_), error);
 }
 
-bool VerbsRail::disarm() {
+void VerbsRail::disarm() {
   unsigned taken = 0;
   ibv_cq* queue = nullptr;
   void* context = nullptr;
   while (verbs_.get_cq_event(channel_, &queue, &context) == 0) ++taken;
   if (taken != 0) verbs_.ack_cq_events(queue_, taken);
-  return taken != 0;
 }
 
 VerbsRail::Event VerbsRail::take_event() {
@@ -231,8 +240,9 @@ VerbsRail::Event VerbsRail::take_event() {
   while (verbs_.get_async_event(context_, &event) == 0) {
     const ibv_event_type type = event.event_type;
     const bool is_end = type == IBV_EVENT_DEVICE_FATAL || type == IBV_EVENT_CQ_ERR;
-    if (is_end || (type == IBV_EVENT_PORT_ERR && event.element.port_num == port_)) {
-      told = {fmt::format("{}: {}", name_, verbs_.event_type_str(type)), told.is_end || is_end};
+    const bool is_port = type == IBV_EVENT_PORT_ERR && event.element.port_num == port_;
+    if (!told.is_end && (is_end || is_port)) {
+      told = {fmt::format("{}: {}", name_, verbs_.event_type_str(type)), is_end};
     }
     verbs_.ack_async_event(&event);
   }

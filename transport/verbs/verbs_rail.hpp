@@ -61,7 +61,7 @@ class VerbsRail {
   // Asks for a wake-up by the next completion.
   Error arm();
   // Takes wake-ups; true if there was one.
-  bool disarm();
+  void disarm();
   // What has befallen the device or port since the last call.
   struct Event {
     std::string words;    // empty: nothing that matters

@@ -31,6 +31,7 @@ class VerbsRanks final : public VerbsTransport {
   bool start(Send& send) override;
   std::size_t slot_bytes() const override { return verbs_payload_max; }
   std::size_t direct_bytes(Compute& compute) const override;
+  bool reaches(Scratch& scratch) override;
   Front take_front(int peer, const Header& header, const FrontReader& reader) override;
   MemoryHandle expose(int, Bytes) override { return {}; }
   std::byte* map(int, MemoryHandle) override { return nullptr; }
@@ -52,7 +53,6 @@ class VerbsRanks final : public VerbsTransport {
   bool report_lost();
   void heed_events();
   Error make_pairs();
-  Error watch(int descriptor);
   void nap(std::uint64_t deadline_ns);
 
   const Rails rails_;

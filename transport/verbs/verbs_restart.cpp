@@ -5,6 +5,8 @@
 // messages have not arrived; others that the peer was writing have. A peer that learns of a new
 // epoch this way does the same. Who has both told and heard connects, and grants again what it
 // wants.
+#include <fmt/format.h>
+
 #include <cstring>
 
 #include "core/clock.hpp"
@@ -25,12 +27,13 @@ void VerbsPair::stop_data() {
   if (!lanes_.is_open()) return;
   restart_ = Restart::stopped;
   if (++restarts_ > restarts_max) return lose("its data connections break");
-  bool failed = static_cast<bool>(lanes_.stop());
+  Error failed = lanes_.stop();
   const std::uint64_t deadline = monotonic_ns() + patience_ns;
   while (!failed && !lanes_.is_quiet() && monotonic_ns() < deadline) {
-    failed = static_cast<bool>(completions_.gather().error());
+    failed = completions_.gather().error();
   }
-  if (!lanes_.is_quiet()) lose("its data connections do not stop");
+  if (lanes_.is_quiet()) return;
+  lose(fmt::format("its data connections do not stop{}{}", failed ? ": " : "", failed.message()));
 }
 
 const char* VerbsPair::restart_came(const VerbsHead& head, const std::byte* payload) {
