@@ -76,8 +76,10 @@ TEST_CASE("verbs: what a peer sent before it left is delivered, however late", "
   constexpr std::uint32_t count = 20;
   constexpr std::size_t bytes = 4000;
   const bool in_order = GENERATE(true, false);
+  INFO((in_order ? "in order" : "as if killed"));
   CHECK(run_threads([&](int rank, const Names& names) {
-          VerbsRank self(rank, names, unwatched(), {}, FakeVerbs::library());
+          VerbsRank self(rank, names, unwatched());
+          self.mailbox.backlog_limit = 3 * bytes;
           if (rank == 1) {
             std::vector<SendOp*> sent;
             for (std::uint32_t i = 0; i < count; ++i) {
@@ -85,14 +87,16 @@ TEST_CASE("verbs: what a peer sent before it left is delivered, however late", "
             }
             for (SendOp* op : sent) self.wait(*op);
             names.swap(rank, "sent");
+            names.swap(rank, "it has come");
             if (in_order) self.verbs->close(monotonic_ns() + second_ns);
             self.verbs.reset();
             names.swap(rank, "gone");
             return;
           }
           names.swap(rank, "sent");
-          // More comes than the mailbox keeps unasked.
+          // More comes than the mailbox keeps.
           for (int turn = 0; turn < 100; ++turn) self.turn();
+          names.swap(rank, "it has come");
           names.swap(rank, "gone");
           for (std::uint32_t i = 0; i < count; ++i) {
             ReceiveOp& got = self.receive(1, 10 + i, bytes);
