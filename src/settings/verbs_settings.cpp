@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <charconv>
 #include <iterator>
 #include <string_view>
@@ -60,6 +61,9 @@ Error set(VerbsSettings& settings, const std::string& text, std::string_view key
   if (!read(value, number) || number < found->least || number > found->most) {
     return refused(text, fmt::format("{}= takes a whole number from {} to {}", key, found->least,
                                      found->most));
+  }
+  if (key == "mtu" && !std::has_single_bit(static_cast<unsigned>(number))) {
+    return refused(text, "mtu= takes 256, 512, 1024, 2048 or 4096");
   }
   settings.*found->value = number;
   return {};

@@ -180,3 +180,21 @@ TEST_CASE("blobs are split as they were joined", "[settings]") {
     CHECK(split_strings(std::string_view(joined).substr(0, cut)).size() < strings.size());
   }
 }
+
+TEST_CASE("the settings of verbs are read, or refused with what was expected") {
+  const auto known = pith::parse_verbs_settings("devices=mlx5_0:1+mlx5_1,gid=3,mtu=1024,cache=0");
+  REQUIRE(known);
+  CHECK(known->devices == "mlx5_0:1,mlx5_1");
+  CHECK(known->mtu == 1024);
+  CHECK(known->text() == "devices=mlx5_0:1+mlx5_1,gid=3,mtu=1024,cache=0");
+  const auto why = [](const char* text) {
+    return std::string(pith::parse_verbs_settings(text).error().message());
+  };
+  CHECK_THAT(why("mtu=1000"), ContainsSubstring("\"mtu=1000\"") &&
+                                  ContainsSubstring("256, 512, 1024, 2048 or 4096"));
+  CHECK_THAT(why("mtu=8192"), ContainsSubstring("from 256 to 4096"));
+  CHECK_THAT(why("gid=256"), ContainsSubstring("from 0 to 255"));
+  CHECK_THAT(why("cache=1G"), ContainsSubstring("a number of bytes"));
+  CHECK_THAT(why("device=rxe0"),
+             ContainsSubstring("\"device\"") && ContainsSubstring("devices, cache, gid"));
+}

@@ -2,6 +2,7 @@
 of the C API over it. `TwoHosts`: rank 0 has rxeA, rank 1 rxeB, and a cable between them."""
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -42,6 +43,13 @@ def ranks_of(number, **settings):
                                            **settings})
 
 
+def lock_little():
+    """This process becomes one of nobody's, with the limit that many systems give."""
+    resource.setrlimit(resource.RLIMIT_MEMLOCK, (65536, 65536))
+    os.setgid(65534)
+    os.setuid(65534)
+
+
 def resources():
     """Queue pairs, regions and the like that processes have."""
     shown = subprocess.run(["rdma", "resource", "show"], capture_output=True, text=True, check=True)
@@ -73,6 +81,24 @@ class Device(unittest.TestCase):
 
     def test_collectives_over_ucx(self):
         self.check_programs("ucx")
+
+    def test_a_user_who_may_lock_little_memory(self):
+        environment = {**os.environ, "PITH_HOST": "10.77.0.1", "PITH_LOG": "info"}
+
+        def said_by(name, *options, **settings):
+            run = subprocess.run([program(name), *options], env={**environment, **settings},
+                                 preexec_fn=lock_little, stdout=subprocess.PIPE,
+                                 stderr=subprocess.STDOUT, text=True, timeout=200)
+            return run.stdout
+
+        said = said_by("pith-info", "--transports")
+        for name in ("verbs", "ucx"):
+            self.assertRegex(said, rf"{name} +not usable: .*64 KiB may be locked \(ulimit -l\)")
+        once = ("--ranks", "2", "-b", "64K", "-e", "64K", "-n", "1", "-w", "1")
+        self.assertIn("by tcp", said_by("all_reduce_perf", *once, PITH_TRANSPORT="^shm"))
+        said = said_by("all_reduce_perf", *once, PITH_TRANSPORT="verbs")
+        self.assertIn("verbs is not available", said)
+        self.assertIn("ulimit -l", said)
 
     def test_a_killed_rank_is_lost_and_the_others_go_on(self):
         with ranks_of(3) as ranks:
@@ -117,7 +143,8 @@ class Api(unittest.TestCase):
 class TwoHosts(unittest.TestCase):
     @staticmethod
     def environment(rank):
-        return {"PITH_TRANSPORT": "verbs", "PITH_VERBS": f"devices=rxe{'AB'[rank]},mtu=4096",
+        devices = f"devices=rxe{'AB'[rank]}"
+        return {"PITH_TRANSPORT": "verbs", "PITH_VERBS": f"{devices},mtu={2048 << rank}",
                 "PITH_HOST": f"10.77.1.{rank + 1}"}
 
     def test_packets_cross_the_cable(self):

@@ -194,6 +194,7 @@ int query_port(ibv_context*, std::uint8_t, ibv_port_attr* attributes) {
   attributes->state = IBV_PORT_ACTIVE;
   attributes->active_mtu = IBV_MTU_4096;
   attributes->gid_tbl_len = 2;
+  attributes->pkey_tbl_len = 3;
   attributes->max_msg_sz = network().settings.request_bytes;
   attributes->link_layer = IBV_LINK_LAYER_ETHERNET;
   return 0;

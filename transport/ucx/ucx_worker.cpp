@@ -14,6 +14,7 @@
 #include "core/descriptor_limit.hpp"
 #include "settings/settings.hpp"
 #include "settings/settings_origin.hpp"
+#include "transport/locked_memory.hpp"
 #include "transport/ucx/ucx.hpp"
 
 namespace pith {
@@ -125,6 +126,10 @@ Error UcxWorker::open_context(bool loopback, bool sockets) {
 }
 
 Error UcxWorker::make_worker() {
+  // UCX 1.13 never ends where it can lock no memory for RDMA.
+  if (rdma()) {
+    if (Error error = try_to_lock()) return error;
+  }
   ucp_worker_params_t worker{};
   worker.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE | UCP_WORKER_PARAM_FIELD_FLAGS;
   worker.thread_mode = UCS_THREAD_MODE_SERIALIZED;

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "core/log.hpp"
 #include "transport/transport_factory.hpp"
 #include "transport/verbs/verbs.hpp"
 #include "transport/verbs/verbs_rail.hpp"
@@ -16,6 +17,10 @@ Expected<std::unique_ptr<PeerTransport>> make(const TransportSite& site) {
       VerbsTransport::create(verbs_library(), VerbsWish{site.settings.verbs, site.host},
                              site.scheduler, site.mailbox, site.rank, site.ranks, options);
   if (made) return std::unique_ptr<PeerTransport>(std::move(*made));
+  if (!site.named && !site.settings.verbs.text().empty()) {
+    log(LogLevel::warn, fmt::format("rank {} has PITH_VERBS={}, but cannot use verbs: {}",
+                                    site.rank, site.settings.verbs.text(), made.error().message()));
+  }
   return not_available(site, "verbs", made.error());
 }
 

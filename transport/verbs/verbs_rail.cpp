@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "transport/locked_memory.hpp"
+
 namespace pith {
 namespace {
 
@@ -133,6 +135,10 @@ Error VerbsRail::open_port(ibv_device* device, std::uint8_t port) {
   if (state.state != IBV_PORT_ACTIVE) {
     return {Code::system, fmt::format("port {} is not active", name_)};
   }
+  if (wish_.pkey >= state.pkey_tbl_len) {
+    return {Code::system, fmt::format("port {} has {} partition keys, pkey= of PITH_VERBS is {}",
+                                      name_, state.pkey_tbl_len, wish_.pkey)};
+  }
   place_.lid = state.lid;
   place_.link_layer = state.link_layer;
   // With the wish, so that the peer knows of it.
@@ -147,6 +153,19 @@ Error VerbsRail::open_port(ibv_device* device, std::uint8_t port) {
   if (!channel_) return system_error(fmt::format("a completion channel of {}", name_), errno);
   set_nonblocking(channel_->fd);
   set_nonblocking(context_->async_fd);
+  return try_registration();
+}
+
+// Else start-up would fail where other transports do not.
+Error VerbsRail::try_registration() const {
+  const auto memory = std::make_unique_for_overwrite<std::byte[]>(locked_bytes_least);
+  ibv_mr* const handle =
+      verbs_.reg_mr(domain_, memory.get(), locked_bytes_least, IBV_ACCESS_LOCAL_WRITE);
+  if (!handle) {
+    return not_locked(fmt::format("register {} KiB with {}", locked_bytes_least / 1024, name_),
+                      errno);
+  }
+  verbs_.dereg_mr(handle);
   return {};
 }
 

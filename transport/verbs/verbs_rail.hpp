@@ -74,6 +74,7 @@ class VerbsRail {
   static std::unique_ptr<VerbsRail> open(const VerbsLibrary& verbs, const VerbsWish& wish,
                                          ibv_device* device, std::uint8_t port, Error& why_not);
   Error open_port(ibv_device* device, std::uint8_t port);
+  Error try_registration() const;
   Error find_gid(const ibv_port_attr& port);
   bool carries_host() const;
 

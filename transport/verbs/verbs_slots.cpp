@@ -2,6 +2,8 @@
 
 #include <cerrno>
 
+#include "transport/locked_memory.hpp"
+
 namespace pith {
 
 Expected<std::unique_ptr<VerbsBlock>> VerbsBlock::make(const VerbsRail& rail, std::size_t slots) {
@@ -16,7 +18,7 @@ Expected<std::unique_ptr<VerbsBlock>> VerbsBlock::make(const VerbsRail& rail, st
   }
   std::byte* at = block->data_.get();
   block->region_ = rail.verbs().reg_mr(rail.domain(), at, bytes, IBV_ACCESS_LOCAL_WRITE);
-  if (!block->region_) return system_error("register buffers with " + rail.name(), errno);
+  if (!block->region_) return not_locked("register buffers with " + rail.name(), errno);
   for (VerbsSlot& slot : block->slots_) {
     slot.data = at;
     slot.key = block->region_->lkey;
