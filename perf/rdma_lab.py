@@ -23,10 +23,15 @@ SIZES = tuple(CALLS)
 
 
 def output(command, **environment):
-    run = subprocess.run([str(word) for word in command], env={**os.environ, **environment},
-                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)
+    command = [str(word) for word in command]
+    for _ in range(20):
+        run = subprocess.run(command, env={**os.environ, **environment}, stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT, text=True, timeout=300)
+        if "Couldn't connect" not in run.stdout:  # perftest's server is not there yet
+            break
+        time.sleep(0.5)
     if run.returncode != 0:
-        sys.exit(f"{' '.join(map(str, command))} ended with {run.returncode}: {run.stdout}")
+        sys.exit(f"{' '.join(command)} ended with {run.returncode}: {run.stdout}")
     return run.stdout
 
 
@@ -42,7 +47,6 @@ def perftest(program, size, calls, *options):
     command = [program, "-d", "rxe0", "-x", "1", "-m", "4096", "-s", str(size), "-n", str(calls),
                *options]
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    time.sleep(1)
     said = output([*command, ADDRESS])
     server.wait(60)
     return line_of(size, said)
