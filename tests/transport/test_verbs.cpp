@@ -12,12 +12,6 @@ namespace {
 
 using namespace pith_test;
 
-VerbsOptions written_from(std::size_t bytes = std::size_t{32} << 10) {
-  VerbsOptions options = unwatched();
-  options.write_bytes = bytes;
-  return options;
-}
-
 VerbsOptions all_in_frames() {
   VerbsOptions options;
   options.cache_bytes = 0;
@@ -245,12 +239,7 @@ TEST_CASE("verbs: a peer that is gone ends everything that waits for it", "[verb
           if (rank == 1) return self.verbs.reset();  // as its kernel does where it is killed
           SendOp& pending = self.send(1, 3, pattern(std::size_t{8} << 20, 1));
           ReceiveOp& never = self.receive(1, 4, 10);
-          self.until(
-              [&] {
-                self.verbs->look_at_links(monotonic_ns());
-                return static_cast<bool>(self.lost);
-              },
-              "loss");
+          self.await_loss();
           must(self.lost.rank() == 1 && self.lost.code() == Code::remote, self.lost.message());
           must(std::string(self.lost.message()).starts_with("rank 1 is lost: "),
                self.lost.message());
@@ -271,12 +260,7 @@ TEST_CASE("verbs: a receive alone finds out that its peer is gone", "[verbs]") {
           self.meet(1 - rank, 2);
           if (rank == 1) return self.verbs.reset();
           self.receive(1, 4, 10);
-          self.until(
-              [&] {
-                self.verbs->look_at_links(monotonic_ns());
-                return static_cast<bool>(self.lost);
-              },
-              "loss");
+          self.await_loss();
         }) == "");
 }
 

@@ -19,12 +19,6 @@ bool absent() {
   return static_cast<bool>(support.why_not);
 }
 
-VerbsOptions written_from(std::size_t bytes) {
-  VerbsOptions options;
-  options.write_bytes = bytes;
-  return options;
-}
-
 std::string walk(const VerbsOptions& options, std::size_t longest) {
   return run_forked([&](int rank, const Names& names) {
     VerbsRank self(rank, names, options, {}, pith::verbs_library());
@@ -55,7 +49,7 @@ void use_mapping(VerbsRank& self, void* map, std::size_t bytes, std::uint32_t ca
 TEST_CASE("verbs device: every path", "[verbs_device]") {
   if (absent()) return;
   CHECK(walk({}, std::size_t{1} << 20) == "");
-  CHECK(walk(written_from(100), std::size_t{1} << 20) == "");
+  CHECK(walk(written_from(100, {}), std::size_t{1} << 20) == "");
   VerbsOptions frames;
   frames.cache_bytes = 0;
   CHECK(walk(frames, std::size_t{1} << 18) == "");
@@ -88,12 +82,7 @@ TEST_CASE("verbs device: a killed peer ends everything that waits for it", "[ver
     if (rank == 1) kill(getpid(), SIGKILL);
     SendOp& pending = self.send(1, 3, pattern(std::size_t{8} << 20, 1));
     self.receive(1, 4, 10);
-    self.until(
-        [&] {
-          self.verbs->look_at_links(monotonic_ns());
-          return static_cast<bool>(self.lost);
-        },
-        "loss");
+    self.await_loss();
     must(self.lost.rank() == 1 && self.lost.code() == Code::remote, self.lost.message());
     must(pending.remaining == 0 && pending.send.error.rank() == 1, "sent to the dead");
   };

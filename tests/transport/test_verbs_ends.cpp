@@ -28,12 +28,7 @@ TEST_CASE("verbs: buffers of a lost peer are released, those in use when they ar
           names.swap(rank, "here");
           const std::size_t before = FakeVerbs::registered();
           self.receive(1, 99, 10);
-          self.until(
-              [&] {
-                self.verbs->look_at_links(monotonic_ns());
-                return self.losses != 0;
-              },
-              "loss");
+          self.await_loss();
           must(FakeVerbs::registered() == before, "released while the mailbox reads there");
           for (std::uint32_t i = 0; i < count; ++i) {
             ReceiveOp& got = self.receive(1, 10 + i, bytes);

@@ -9,12 +9,7 @@ namespace {
 // Drives a rank until it has lost its peer, from which something is awaited.
 void lose(VerbsRank& self, std::string_view by) {
   self.receive(1 - self.rank(), 99, 10);
-  self.until(
-      [&] {
-        self.verbs->look_at_links(monotonic_ns());
-        return self.losses != 0;
-      },
-      "loss");
+  self.await_loss();
   const std::string_view how = self.lost.message();
   must(how.find(by) != how.npos, std::string(how));
 }
@@ -50,19 +45,12 @@ TEST_CASE("verbs: a lane over which nothing passes loses the peer", "[verbs]") {
   CHECK(run_threads([&](int rank, const Names& names) {
           VerbsWish wish;
           wish.devices = "^none";
-          VerbsOptions options = unwatched();
-          options.write_bytes = std::size_t{32} << 10;
-          VerbsRank self(rank, names, options, wish);
+          VerbsRank self(rank, names, written_from(), wish);
           self.meet(1 - rank, 1);
           if (rank == 0) FakeVerbs::instance().cut_device = 1;
           SendOp* const sent = rank == 0 ? &self.send(1, 2, pattern(bytes, 2)) : nullptr;
           if (!sent) self.receive(0, 2, bytes);
-          self.until(
-              [&] {
-                self.verbs->look_at_links(monotonic_ns());
-                return self.losses != 0;
-              },
-              "loss");
+          self.await_loss();
           const std::string_view how = self.lost.message();
           must(!sent || how.find("fake1:1 breaks") != how.npos, std::string(how));
           must(!sent || sent->send.error.rank() == 1, "the send has no error");

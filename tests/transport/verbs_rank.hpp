@@ -34,6 +34,13 @@ inline VerbsOptions unwatched(std::uint32_t window = 0) {
   return options;
 }
 
+// Messages from this size on are written.
+inline VerbsOptions written_from(std::size_t bytes = std::size_t{32} << 10,
+                                 VerbsOptions options = unwatched()) {
+  options.write_bytes = bytes;
+  return options;
+}
+
 struct VerbsRank : Rank {
   VerbsRank(int rank, const Names& names, const VerbsOptions& options, const VerbsWish& wish = {},
             const pith::VerbsLibrary& library = FakeVerbs::library())
@@ -61,6 +68,15 @@ struct VerbsRank : Rank {
     use[peer] = 1;
     const Error connected = verbs->connect(all, use, deadline);
     must(!connected, connected.message());
+  }
+  // Looks at the links, as the communicator's owner does, until the peer is lost.
+  void await_loss() {
+    until(
+        [&] {
+          verbs->look_at_links(monotonic_ns());
+          return losses != 0;
+        },
+        "loss");
   }
   void leave() {
     meet(1 - rank(), 50000);

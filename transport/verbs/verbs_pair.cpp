@@ -164,7 +164,7 @@ const char* VerbsPair::heed_now(const VerbsHead& head, const VerbsSlot& came) {
 // One that failed belongs to data connections that stop, or must: the control connection tells
 // whether the peer is lost.
 void VerbsPair::act_on_data(const ibv_wc& completion) {
-  if (!lanes_.is_current(completion)) return;
+  if (!live_ || !lanes_.is_current(completion)) return;
   const VerbsTag tag = VerbsTag::unpack(completion.wr_id);
   const bool sent = tag.work == VerbsWork::data_sent;
   const std::int64_t departed = sent ? lanes_.departed(completion) : -1;

@@ -55,6 +55,7 @@ const char* VerbsPair::restart_came(const VerbsHead& head, const std::byte* payl
 void VerbsPair::say_restart() {
   completions_.take_data_of(static_cast<std::uint32_t>(rank_),
                             [this](const ibv_wc& completion) { act_on_data(completion); });
+  if (!live_) return;
   outbox_.halt();
   control_.forget_grants();
   VerbsRestart restart;
