@@ -2,9 +2,10 @@
 """Verbs beside its peers over soft-RoCE, in the virtual machine of tests/rdma: Pith's verbs, ucx
 and tcp, Open MPI over UCX's rc, and perftest's bounds. It is emulated: only ratios count.
 
-    perf/rdma_lab.py [--build build] [--rounds 3] [--directory DIR]
+    perf/rdma_lab.py [--build build] [--rounds 3] [--sizes 8,1048576] [--directory DIR]
 
-Needs perftest, Open MPI and what tests/rdma/vm.sh names."""
+Needs perftest, Open MPI, what tests/rdma/vm.sh names, and of the build seam_bench and
+openmpi_allreduce. Three rounds of all sizes take six minutes."""
 import argparse
 import os
 import re
@@ -19,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 ADDRESS = "10.77.0.1"
 # The emulator translates code when it first runs: short series would time that.
 CALLS = {8: 5000, 1024: 5000, 4096: 3000, 65536: 200, 1 << 20: 20, 8 << 20: 4, 64 << 20: 1}
-SIZES = tuple(CALLS)
+PROGRAMS = ("seam_bench", "openmpi_allreduce")
 
 
 def output(command, **environment):
@@ -91,11 +92,11 @@ def cores_used(binaries, transport):
     return used / (time.monotonic() - start)
 
 
-def inside(binaries, rounds):
+def inside(binaries, rounds, sizes):
     print(f"{'bytes':>9} {'verbs us':>10} {'ucx':>6} {'tcp':>6} {'Open MPI':>8} "
           f"{'send us':>10} {'write':>6}   (times of others by that of verbs; of a perftest write "
           "by that of a pithSend)")
-    for size in SIZES:
+    for size in sizes:
         times = {name: [] for name in ("verbs", "ucx", "tcp", "mpi", "send", "write")}
         for _ in range(rounds):
             for transport in ("verbs", "ucx", "tcp"):
@@ -117,17 +118,27 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=Path, default=ROOT / "build")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--sizes", default=",".join(map(str, CALLS)), help="bytes, of these")
     parser.add_argument("--directory", type=Path, help="of the machine; build/rdma_vm")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     binaries = options.build.resolve() / "bin"
+    missing = [name for name in PROGRAMS if not (binaries / name).exists()]
+    if missing:
+        parser.error(f"{binaries} has no {', '.join(missing)}")
+    if options.rounds < 1:
+        parser.error(f"--rounds is {options.rounds}, expected at least 1")
+    sizes = [int(size) for size in options.sizes.split(",") if size.isdigit()]
+    if not sizes or not CALLS.keys() >= set(sizes):
+        parser.error(f"--sizes is {options.sizes}, expected some of {', '.join(map(str, CALLS))}")
     if options.inside:
-        return inside(binaries, options.rounds)
+        return inside(binaries, options.rounds, sizes)
     directory = (options.directory or options.build / "rdma_vm").resolve()
     directory.mkdir(parents=True, exist_ok=True)
     return subprocess.run(
         [ROOT / "tests/rdma/vm.sh", "--seconds", "1800", directory, sys.executable, "-B", __file__,
-         "--inside", "--build", options.build.resolve(), "--rounds", str(options.rounds)],
+         "--inside", "--build", options.build.resolve(), "--rounds", str(options.rounds), "--sizes",
+         options.sizes],
         check=False).returncode
 
 

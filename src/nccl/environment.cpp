@@ -293,7 +293,8 @@ std::string verbs_of(const Variables& variables) {
     const bool given = !value_of(variables, name).empty();
     if (given && number >= least && number <= most) out = number;
   };
-  set("NCCL_IB_GID_INDEX", 0, 65535, verbs.gid);
+  set("NCCL_IB_GID_INDEX", 0, 255, verbs.gid);
+  set("NCCL_IB_PKEY", 0, 65535, verbs.pkey);
   set("NCCL_IB_TC", 0, 255, verbs.traffic_class);
   set("NCCL_IB_SL", 0, 15, verbs.level);
   set("NCCL_IB_TIMEOUT", 1, 31, verbs.timeout);

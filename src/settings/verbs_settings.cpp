@@ -42,7 +42,8 @@ Error refused(const std::string& text, std::string_view what) {
 
 Error set(VerbsSettings& settings, const std::string& text, std::string_view key,
           std::string_view value) {
-  if (key == "devices" && !value.empty()) {
+  if (key == "devices") {
+    if (value.empty()) return refused(text, "devices= takes name:port+name, or ^name");
     settings.devices = value;
     std::ranges::replace(settings.devices, '+', ',');
     return {};
@@ -55,7 +56,8 @@ Error set(VerbsSettings& settings, const std::string& text, std::string_view key
     std::vector<std::string_view> names{"devices", "cache"};
     std::ranges::transform(keys, std::back_inserter(names), &Key::name);
     return refused(
-        text, fmt::format("\"{}\" is not key=value with a key of {}", key, fmt::join(names, ", ")));
+        text, fmt::format("\"{}\" is not key=value with a key of {}; between devices there is a +",
+                          key, fmt::join(names, ", ")));
   }
   int number = 0;
   if (!read(value, number) || number < found->least || number > found->most) {

@@ -3,9 +3,11 @@
 #
 #   vm.sh [--seconds N] [--pair] DIRECTORY COMMAND...
 #
-# DIRECTORY is kept: the extracted kernel, the initial file system and the last run's console. The
-# command's output goes to standard output; the exit status is the command's, or 77 where no machine
-# can be started.
+# After N seconds, 300 unless said, the machine is ended.
+#
+# DIRECTORY is kept: the extracted kernel (apt fetches 70 MB), the initial file system and the last
+# run's console. The command's output goes to standard output; the exit status is the command's, or
+# 77 where no machine can be started.
 #
 # The kernel is Debian's package, extracted and never installed. The guest sees the host's root
 # file system read-only, with memory above it, so that every library, tool and build tree is where
@@ -140,7 +142,12 @@ no_timer_check random.trust_cpu=on audit=0 nowatchdog" \
   -serial "file:$home/console" -serial stdio -monitor none \
   -virtfs local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap \
   -virtfs "local,path=$home/out,mount_tag=out,security_model=none,multidevs=remap" \
-  -device virtio-rng-pci < /dev/null || echo "the machine ended with $?" >&2
+  -device virtio-rng-pci < /dev/null || ended=$?
+case ${ended:-0} in
+  0) ;;
+  124) echo "the machine was ended after $seconds s (--seconds)" >&2 ;;
+  *) echo "the machine ended with $ended" >&2 ;;
+esac
 [ -f "$home/out/status" ] || {
   echo "the machine did not come to the end of its command; its console:" >&2
   tail -20 "$home/console" >&2

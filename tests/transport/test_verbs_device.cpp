@@ -12,7 +12,7 @@ namespace {
 using namespace pith_test;
 
 bool absent() {
-  const pith::VerbsSupport support = pith::verbs_support({});
+  const pith::VerbsSupport support = pith::verbs_support({}, 1);
   if (support.why_not) WARN("skipped: " << support.why_not.message());
   // Else all goes by copies.
   CHECK_FALSE(support.why_copies);

@@ -204,13 +204,14 @@ void VerbsRanks::for_each_sending(const std::function<void(const Send&)>& see) c
   for (const VerbsPair* pair : pairs_) pair->for_each_sending(see);
 }
 
-VerbsSupport verbs_support(const VerbsWish& wish) {
+VerbsSupport verbs_support(const VerbsWish& wish, std::size_t cache_bytes) {
   VerbsSupport support;
   const auto rails = VerbsRail::open_all(verbs_library(), wish);
   support.why_not = rails.error();
   if (support.why_not) return support;
   for (const auto& rail : *rails) support.ports.push_back(rail->name());
-  support.why_copies = MemoryEvents::begin();
+  support.why_copies = cache_bytes == 0 ? Error(Code::invalid_argument, "cache=0 of PITH_VERBS")
+                                        : MemoryEvents::begin();
   return support;
 }
 

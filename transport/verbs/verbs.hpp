@@ -57,6 +57,6 @@ struct VerbsSupport {
   std::vector<std::string> ports;
   Error why_copies;
 };
-VerbsSupport verbs_support(const VerbsWish& wish);
+VerbsSupport verbs_support(const VerbsWish& wish, std::size_t cache_bytes);
 
 }  // namespace pith

@@ -26,11 +26,9 @@ Expected<std::unique_ptr<PeerTransport>> make(const TransportSite& site) {
 
 Expected<std::string> usable(const ListenPlace& place) {
   if (place.why_not) return place.why_not;
-  VerbsWish wish;
-  if (const Expected<Settings> settings = settings_from_environment()) {
-    wish = VerbsWish{settings->verbs, place.host};
-  }
-  const VerbsSupport support = verbs_support(wish);
+  VerbsSettings wanted;
+  if (const Expected<Settings> settings = settings_from_environment()) wanted = settings->verbs;
+  const VerbsSupport support = verbs_support(VerbsWish{wanted, place.host}, wanted.cache);
   if (support.why_not) return support.why_not;
   const std::string memory =
       support.why_copies ? fmt::format("by copies, for callers' memory cannot stay registered: {}",

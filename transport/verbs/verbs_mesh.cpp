@@ -51,7 +51,11 @@ Expected<std::string> VerbsRanks::listen() {
   if (Error error = make_pairs()) return error;
   VerbsAddress address;
   address.window = window_;
-  for (const auto& rail : rails_) address.rails.push_back(rail->place());
+  for (const auto& rail : rails_) {
+    address.rails.push_back(rail->place());
+    log(LogLevel::debug, fmt::format("rank {}: verbs uses {}, GID {}, MTU {}", rank_, rail->name(),
+                                     rail->gid_index(), 128 << rail->place().mtu));
+  }
   for (const auto& pair : by_rank_) {
     address.ends.push_back(pair ? pair->ends() : VerbsAddress::Ends());
   }

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -120,7 +121,11 @@ bool VerbsRail::carries_host() const {
 
 Error VerbsRail::open_port(ibv_device* device, std::uint8_t port) {
   context_ = verbs_.open_device(device);
-  if (!context_) return system_error(fmt::format("open RDMA device {}", name_), errno);
+  if (!context_) {
+    return {Code::system, fmt::format("RDMA device {} cannot be opened: this process may not read "
+                                      "and write its file /dev/infiniband/uverbs...",
+                                      verbs_.get_device_name(device))};
+  }
   ibv_device_attr limits{};
   ibv_port_attr state{};
   if (int error = verbs_.query_device(context_, &limits); error != 0) {
@@ -190,9 +195,12 @@ Expected<std::vector<std::unique_ptr<VerbsRail>>> VerbsRail::open_all(const Verb
     return Error(Code::system, "this host has no RDMA device");
   }
   constexpr int most_ports = 4;
-  Error why_not(
-      Code::system,
-      fmt::format("no RDMA port fits devices= of PITH_VERBS, which is \"{}\"", wish.devices));
+  std::vector<std::string> names;
+  for (int d = 0; d < count; ++d) names.emplace_back(verbs.get_device_name(devices[d]));
+  Error why_not(Code::system,
+                fmt::format("no RDMA port fits devices= of PITH_VERBS, which is \"{}\"; this host "
+                            "has {}",
+                            wish.devices, fmt::join(names, ", ")));
   std::vector<std::unique_ptr<VerbsRail>> rails;
   for (int d = 0; d < count; ++d) {
     for (int port = 1; port <= most_ports; ++port) {
