@@ -148,8 +148,8 @@ class ReceiveStaging {
   Scratch direct_;
 };
 
-inline Error failed(const Call& call, const Receive& receive,
-                    const std::optional<ReceiveStaging>& staging) {
+inline Error receive_failed(const Call& call, const Receive& receive,
+                            const std::optional<ReceiveStaging>& staging) {
   if (staging) staging->give_up(call);
   return call.fail(receive.error);
 }
@@ -173,7 +173,7 @@ class RecvStage {
   Receive& operation() { return receive_; }
   std::size_t length() const { return receive_.length; }
   Error result() {
-    if (receive_.error) return failed(call_, receive_, staging_);
+    if (receive_.error) return receive_failed(call_, receive_, staging_);
     if (into_.kind == MemoryKind::host || !receive_.comm) return {};
     Scratch message = staging_->take(call_, receive_);
     const Fence copied =
@@ -282,7 +282,7 @@ class BorrowStage {
 
  private:
   Error check() const {
-    if (receive_.error) return failed(call_, receive_, staging_);
+    if (receive_.error) return receive_failed(call_, receive_, staging_);
     if (receive_.length == size_) [[likely]]
       return {};
     return wrong_length(call_, receive_, size_);

@@ -14,8 +14,8 @@ constexpr int types = 14;
 // Eight bytes of a message at once, as a hash for each takes longer than sending it.
 constexpr std::size_t word_bytes = sizeof(std::uint64_t);
 std::uint64_t word_of(int from, int to, int number, std::size_t i) {
-  const auto name = static_cast<std::uint64_t>((from * 64 + to) * 64 + number);
-  return mix(i, name);
+  const int name = (from * 64 + to) * 64 + number;
+  return mix(i, static_cast<std::uint64_t>(name));
 }
 
 // One message with its memory.

@@ -196,6 +196,7 @@ Expected<std::vector<std::unique_ptr<VerbsRail>>> VerbsRail::open_all(const Verb
   }
   constexpr int most_ports = 4;
   std::vector<std::string> names;
+  names.reserve(static_cast<std::size_t>(count));
   for (int d = 0; d < count; ++d) names.emplace_back(verbs.get_device_name(devices[d]));
   Error why_not(Code::system,
                 fmt::format("no RDMA port fits devices= of PITH_VERBS, which is \"{}\"; this host "
