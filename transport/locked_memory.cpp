@@ -17,15 +17,15 @@ Error not_locked(const std::string& what, int error) {
       error);
 }
 
-Error try_to_lock() {
+Error try_to_lock(std::size_t bytes) {
   void* const memory =
-      mmap(nullptr, locked_bytes_least, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return system_error("map memory", errno);
-  // Without any limit at all the system says EPERM.
-  const int error = mlock(memory, locked_bytes_least) == 0 ? 0 : ENOMEM;
-  munmap(memory, locked_bytes_least);
-  if (error == 0) return {};
-  return not_locked(fmt::format("lock {} KiB for RDMA", locked_bytes_least / 1024), error);
+  // No page is touched. Where nothing may be locked the system says EPERM.
+  const bool locked = mlock2(memory, bytes, MLOCK_ONFAULT) == 0;
+  munmap(memory, bytes);
+  if (locked) return {};
+  return not_locked(fmt::format("lock {} KiB for RDMA", bytes / 1024), ENOMEM);
 }
 
 }  // namespace pith

@@ -163,13 +163,11 @@ Error VerbsRail::open_port(ibv_device* device, std::uint8_t port) {
 
 // Else start-up would fail where other transports do not.
 Error VerbsRail::try_registration() const {
-  const auto memory = std::make_unique_for_overwrite<std::byte[]>(locked_bytes_least);
-  ibv_mr* const handle =
-      verbs_.reg_mr(domain_, memory.get(), locked_bytes_least, IBV_ACCESS_LOCAL_WRITE);
-  if (!handle) {
-    return not_locked(fmt::format("register {} KiB with {}", locked_bytes_least / 1024, name_),
-                      errno);
-  }
+  constexpr std::size_t bytes = std::size_t{1} << 20;
+  const auto memory = std::make_unique_for_overwrite<std::byte[]>(bytes);
+  ibv_mr* const handle = verbs_.reg_mr(domain_, memory.get(), bytes, IBV_ACCESS_LOCAL_WRITE);
+  if (!handle)
+    return not_locked(fmt::format("register {} KiB with {}", bytes / 1024, name_), errno);
   verbs_.dereg_mr(handle);
   return {};
 }
