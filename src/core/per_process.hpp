@@ -50,6 +50,12 @@ class PerProcess {
     Making& operator=(const Making&) = delete;
   };
 
+  struct Object {
+    explicit Object(Object* inherited) : before(inherited) {}
+    T value;
+    Object* before;  // the parent's, which would seem lost to leak checkers otherwise
+  };
+
   static void stop() {
     if constexpr (requires(T & value) { value.stop(); }) {
       if (T* value = find(fork_generation())) value->stop();
@@ -60,20 +66,20 @@ class PerProcess {
   // sees its value.
   static T* find(unsigned generation) {
     const bool ours = generation_.load(std::memory_order_acquire) == generation;
-    return ours ? value_.load(std::memory_order_relaxed) : nullptr;
+    return ours ? &object_.load(std::memory_order_relaxed)->value : nullptr;
   }
   static T& make(unsigned generation) {
     static AtExit at_exit;
     static_cast<void>(at_exit);
     const Making making(generation);
     if (T* value = find(generation)) return *value;
-    T* value = new T;
-    value_.store(value, std::memory_order_relaxed);
+    auto* const object = new Object(object_.load(std::memory_order_relaxed));
+    object_.store(object, std::memory_order_relaxed);
     generation_.store(generation, std::memory_order_release);
-    return *value;
+    return object->value;
   }
 
-  static inline constinit std::atomic<T*> value_{nullptr};
+  static inline constinit std::atomic<Object*> object_{nullptr};
   static inline constinit std::atomic<unsigned> generation_{0};
   static inline constinit std::atomic<unsigned> maker_{0};
 };
