@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "bench_collective.hpp"
 #include "machine.hpp"
 
 namespace pith_bench {
@@ -22,33 +23,25 @@ constexpr std::size_t private_alignment = 4096;
 constexpr std::int64_t iters_min = 3;
 constexpr std::int64_t iters_max = 200'000;
 
-// 0..1023, without a pattern, so that swapped or repeated blocks show. Sums of up to 2^14 ranks are
-// exact in float32.
-float element(std::size_t index, int rank, int pass) {
-  std::uint64_t hash =
-      index + 0x9e3779b97f4a7c15u * static_cast<std::uint64_t>(rank * 2 + pass + 1);
-  hash = (hash ^ (hash >> 29)) * 0xbf58476d1ce4e5b9u;
-  return static_cast<float>(hash >> 54);
-}
-
 struct Buffers {
   float* send;
   float* recv;
   std::size_t count;
 };
 
-void check(World& world, Contender& contender, const Buffers& at, int pass) {
+void check(const Settings& settings, World& world, Contender& contender, const Buffers& at,
+           int pass) {
   for (std::size_t i = 0; i < at.count; ++i) at.send[i] = element(i, world.rank(), pass);
   std::fill_n(at.recv, at.count, std::numeric_limits<float>::quiet_NaN());
   world.barrier();
-  contender.all_reduce();
-  if (!contender.reduces()) return;
-  for (std::size_t i = 0; i < at.count; ++i) {
-    float expected = 0;
-    for (int rank = 0; rank < world.ranks(); ++rank) expected += element(i, rank, pass);
+  contender.call();
+  if (!contender.has_result()) return;
+  const std::size_t received = received_count(settings.collective, at.count, world);
+  for (std::size_t i = 0; i < received; ++i) {
+    const float expected = expected_element(settings.collective, i, at.count, world, pass);
     if (at.recv[i] == expected) continue;
     throw std::runtime_error(fmt::format("wrong result: element {} of {} is {}, expected {}", i,
-                                         at.count, at.recv[i], expected));
+                                         received, at.recv[i], expected));
   }
 }
 
@@ -56,7 +49,7 @@ void check(World& world, Contender& contender, const Buffers& at, int pass) {
 double time_batch(World& world, Contender& contender, std::int64_t iters) {
   world.barrier();
   const double start = seconds_now();
-  for (std::int64_t i = 0; i < iters; ++i) contender.all_reduce();
+  for (std::int64_t i = 0; i < iters; ++i) contender.call();
   return world.max(seconds_now() - start);
 }
 
@@ -79,7 +72,7 @@ std::int64_t choose_iters(const Settings& settings, World& world, Contender& con
 Row measure_size(const Settings& settings, World& world, Contender& contender, const Buffers& at) {
   world.barrier();  // no rank uses the last size's buffers
   contender.prepare(at.send, at.recv, at.count);
-  check(world, contender, at, 0);
+  check(settings, world, contender, at, 0);
   const std::int64_t iters = choose_iters(settings, world, contender);
   time_batch(world, contender, iters);
   std::vector<double> times_us;
@@ -87,7 +80,7 @@ Row measure_size(const Settings& settings, World& world, Contender& contender, c
     const double took = time_batch(world, contender, iters);
     times_us.push_back(took * 1e6 / static_cast<double>(iters));
   }
-  check(world, contender, at, 1);
+  check(settings, world, contender, at, 1);
   std::sort(times_us.begin(), times_us.end());
   Row row;
   row.bytes = at.count * sizeof(float);
@@ -118,8 +111,9 @@ class Memory {
   void* pointer_;
 };
 
-double bus_gbytes_per_s(const Row& row, int ranks) {
-  return 2.0 * (ranks - 1) / ranks * static_cast<double>(row.bytes) / (row.us * 1e3);
+double bus_gbytes_per_s(const Row& row, const Settings& settings) {
+  return bus_factor(settings.collective, settings.ranks) * static_cast<double>(row.bytes) /
+         (row.us * 1e3);
 }
 
 std::string valid_iters(const std::string& text) {
@@ -171,7 +165,10 @@ std::vector<std::size_t> sizes_bytes(const Settings& settings) {
     }
     sizes.push_back(settings.max_bytes);
   }
-  for (std::size_t& size : sizes) size = std::max(size / sizeof(float), std::size_t{1}) * 4;
+  for (std::size_t& size : sizes) {
+    const std::size_t count = std::max(size / sizeof(float), std::size_t{1});
+    size = whole_count(settings.collective, count, settings.ranks) * sizeof(float);
+  }
   return sizes;
 }
 
@@ -194,8 +191,8 @@ void report(const Settings& settings, const Identity& identity, const std::vecto
   const long cores = sysconf(_SC_NPROCESSORS_ONLN);
   const std::string cpu = cpu_model();
   const char* const mode = settings.threads ? "threads" : "processes";
-  fmt::print("# {} ({}), all-reduce float32 sum, {} {}, {} memory, transport {}{}{}\n",
-             identity.contender, identity.library, settings.ranks, mode, settings.memory,
+  fmt::print("# {} ({}), {} float32, {} {}, {} memory, transport {}{}{}\n", identity.contender,
+             identity.library, name_of(settings.collective), settings.ranks, mode, settings.memory,
              identity.transport, identity.setting.empty() ? "" : ", ", identity.setting);
   fmt::print("# {} cores, {}; results checked\n", cores, cpu);
   fmt::print("{:>12} {:>9} {:>12} {:>12} {:>12} {:>11}\n", "bytes", "iters", "us", "us_min",
@@ -203,7 +200,7 @@ void report(const Settings& settings, const Identity& identity, const std::vecto
   nlohmann::json out;
   out["rows"] = nlohmann::json::array();
   for (const Row& row : rows) {
-    const double bus = bus_gbytes_per_s(row, settings.ranks);
+    const double bus = bus_gbytes_per_s(row, settings);
     fmt::print("{:>12} {:>9} {:>12.3f} {:>12.3f} {:>12.3f} {:>11.3f}\n", row.bytes, row.iters,
                row.us, row.us_min, row.us_max, bus);
     out["rows"].push_back({{"bytes", row.bytes},
@@ -220,7 +217,7 @@ void report(const Settings& settings, const Identity& identity, const std::vecto
   out["transport"] = identity.transport;
   out["setting"] = identity.setting;
   out["memory"] = settings.memory;
-  out["collective"] = "allreduce float32 sum";
+  out["collective"] = name_of(settings.collective) + " float32";
   out["mode"] = mode;
   out["ranks"] = settings.ranks;
   out["cores"] = cores;

@@ -1,5 +1,6 @@
-// Shared by the all-reduce benchmarks of Pith and of its peers, so that every contender is timed by
-// the same loop on the same data: options, ranks as pinned processes or threads, table, JSON.
+// Shared by the benchmarks of collectives of Pith and of its peers, so that every contender is
+// timed by the same loop on the same data: options, ranks as pinned processes or threads, table,
+// JSON.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +18,11 @@ namespace pith_bench {
 
 inline constexpr int ranks_max = 1024;
 
+enum class Collective : std::uint8_t { allreduce, allgather, broadcast, reduce_scatter, alltoall };
+
 struct Settings {
   int ranks = 2;
+  Collective collective = Collective::allreduce;
   std::string memory = "private";  // "registered": the contender's own allocator
   std::size_t min_bytes = 8;
   std::size_t max_bytes = std::size_t{64} << 20;
@@ -33,7 +37,7 @@ struct Settings {
   bool pin = true;
 };
 
-// Adds the options that all programs share.
+// Adds the options that all programs share; bench_collective.hpp has one more.
 void add_options(CLI::App& app, Settings& settings);
 // The sizes to run, each a whole number of floats; always includes the largest.
 std::vector<std::size_t> sizes_bytes(const Settings& settings);
@@ -58,7 +62,8 @@ class World {
   int ranks_;
 };
 
-// One library's all-reduce: float32, sum, separate send and recv. Errors are exceptions.
+// One library's collective: float32, sum, separate send and recv; the root of a broadcast has its
+// data in `send` and leaves it there. Errors are exceptions.
 class Contender {
  public:
   Contender() = default;
@@ -68,12 +73,13 @@ class Contender {
   // The library's own memory, for --memory registered. The default is private memory.
   virtual void* allocate(std::size_t bytes);
   virtual void release(void* pointer);
-  // Called once per size; what a library lets its user prepare is not timed.
+  // Called once per size; what a library lets its user prepare is not timed. `count`: elements of
+  // all blocks together, where the collective has one for each rank.
   virtual void prepare(const float* send, float* recv, std::size_t count) = 0;
   // One call, complete on return.
-  virtual void all_reduce() = 0;
+  virtual void call() = 0;
   // False: it moves the bytes of an all-reduce, as a bound of what can be reached, and no sum.
-  virtual bool reduces() const { return true; }
+  virtual bool has_result() const { return true; }
 };
 
 struct Row {

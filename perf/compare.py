@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times Pith's all-reduce and its peers' on this machine, interleaved in rounds.
+"""Times a collective of Pith and its peers on this machine, interleaved in rounds.
 
 In each round and group of sizes every contender runs once, so that whatever else the machine does
 falls on all of them. A table holds the medians over the rounds; its ratio is the best peer's time
@@ -30,13 +30,13 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "compare"))
+import collectives  # noqa: E402
 import machine_facts  # noqa: E402
 import peer_programs  # noqa: E402
 import result_set  # noqa: E402
-from contenders import CASES, CONTENDERS, command_of, missing, peer_calls  # noqa: E402
+from contenders import CASES, CONTENDERS, command_of, has, missing, peer_calls  # noqa: E402
 from result_table import ONE_STATE, plain_lines  # noqa: E402
 
-COLLECTIVE = "All-reduce, float32 sum"
 DEFAULT_SIZES = "8,256,4KiB,64KiB,256KiB,1MiB,4MiB,16MiB,64MiB"
 GROUP_LIMITS = (4 << 10, 1 << 20)  # bytes; sizes up to each limit run in one process
 UNITS = {"": 1, "B": 1, "K": 1 << 10, "KIB": 1 << 10, "M": 1 << 20, "MIB": 1 << 20,
@@ -268,6 +268,8 @@ def parse_arguments():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--case", choices=[*CASES, "all"], default="all")
+    add("--collective", choices=[*collectives.TITLES], default="allreduce",
+        help="default allreduce; sizes are those of all blocks together")
     add("--bin", type=pathlib.Path, default=HERE.parent / "build" / "bin",
         help="the programs' folder")
     add("--ranks", type=parse_ranks,
@@ -315,7 +317,8 @@ def compare(names, cases, options):
                "rounds": options.rounds, "batches": options.batches, "runs_noisy": results.noisy,
                "foreign_percent_median": foreign, "errors": results.errors,
                "contenders": results.about, "rounds_us": results.rounds, "cases": {}}
-    print(f"# {COLLECTIVE}: {options.ranks} ranks on {os.cpu_count()} cores, {cpu}")
+    title = collectives.TITLES[options.collective]
+    print(f"# {title}: {options.ranks} ranks on {os.cpu_count()} cores, {cpu}")
     print(f"# {options.rounds} rounds; foreign load: median {foreign:.1f} % of the cores, "
           f"{results.noisy} of {len(results.foreign)} runs above {options.foreign_max:g} %")
     for case in cases:
@@ -327,11 +330,12 @@ def compare(names, cases, options):
     return summary
 
 
-def names_of(cases, only):
-    """The contenders of the cases, each once; of those only the ones in a list, if there is one."""
+def names_of(cases, only, collective):
+    """The contenders of the cases, each once, that have the collective; of those only the ones in a
+    list, if there is one."""
     names = list(dict.fromkeys(name for case in cases
                                for name in (CASES[case].ours, *CASES[case].peers,
-                                            *CASES[case].bounds)))
+                                            *CASES[case].bounds) if has(name, collective)))
     if not only:
         return names
     if unknown := set(only.split(",")) - set(CONTENDERS):
@@ -344,8 +348,8 @@ def write(options, started, summaries, left_out):
         document = summaries[0] if len(summaries) == 1 else summaries
         options.json.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     if options.results:
-        document = {"format": result_set.FORMAT, "collective": COLLECTIVE, "started": started,
-                    "left_out": left_out, "runs": summaries}
+        document = {"format": result_set.FORMAT, "started": started, "left_out": left_out,
+                    "collective": collectives.TITLES[options.collective], "runs": summaries}
         machine = machine_facts.machine() | {
             "commit": machine_facts.commit_of(HERE), "command": result_set.command_line(),
             "libraries": result_set.libraries_of(document)}
@@ -368,7 +372,7 @@ def main():
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     started = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
     cases = list(CASES) if options.case == "all" else [options.case]
-    names, left_out = available(names_of(cases, options.only), options)
+    names, left_out = available(names_of(cases, options.only, options.collective), options)
     if not names:
         sys.exit("nothing to run")
     if options.results:
@@ -377,7 +381,8 @@ def main():
     for ranks in options.ranks:
         if summaries:
             print()
-        one = argparse.Namespace(**{**vars(options), "ranks": ranks})
+        sizes = [collectives.whole_size(options.collective, size, ranks) for size in options.sizes]
+        one = argparse.Namespace(**{**vars(options), "ranks": ranks, "sizes": sizes})
         summaries.append(compare(names, cases, one))
     write(options, started, summaries, left_out)
     failed = {name for one in summaries for name in one["errors"]}

@@ -5,7 +5,7 @@ and tcp, Open MPI over UCX's rc, and perftest's bounds. It is emulated: only rat
     perf/rdma_lab.py [--build build] [--rounds 3] [--sizes 8,1048576] [--directory DIR]
 
 Needs perftest, Open MPI, what tests/rdma/vm.sh names, and of the build seam_bench and
-openmpi_allreduce. Three rounds of all sizes take six minutes."""
+openmpi_bench. Three rounds of all sizes take six minutes."""
 import argparse
 import os
 import re
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 ADDRESS = "10.77.0.1"
 # The emulator translates code when it first runs: short series would time that.
 CALLS = {8: 5000, 1024: 5000, 4096: 3000, 65536: 200, 1 << 20: 20, 8 << 20: 4, 64 << 20: 1}
-PROGRAMS = ("seam_bench", "openmpi_allreduce")
+PROGRAMS = ("seam_bench", "openmpi_bench")
 
 
 def output(command, **environment):
@@ -75,7 +75,7 @@ def pith_seconds(binaries, transport, size, *options):
 def open_mpi_seconds(binaries, size):
     return median_seconds(["mpirun", "-n", 2, "--oversubscribe", "--bind-to", "core", "--mca",
                            "pml", "ucx", "--mca", "pml_ucx_tls", "any", "--mca",
-                           "pml_ucx_devices", "any", binaries / "openmpi_allreduce"], size,
+                           "pml_ucx_devices", "any", binaries / "openmpi_bench"], size,
                           OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
                           UCX_TLS="rc,self", UCX_NET_DEVICES="rxe0:1")
 

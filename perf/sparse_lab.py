@@ -172,7 +172,7 @@ class Runner:
             "--mca", "coll_tuned_use_dynamic_rules", 1,
             "--mca", "coll_tuned_allreduce_algorithm", algorithm,
             "--mca", "coll_tuned_allreduce_algorithm_segmentsize", 131072]
-        return self.run_mpi(tuned, "openmpi_allreduce", path, "--iters", 1,
+        return self.run_mpi(tuned, "openmpi_bench", path, "--iters", 1,
                             "--batches", self.options.dense_calls)
 
     def run_plain(self, path):

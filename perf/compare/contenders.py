@@ -17,20 +17,20 @@ CONTENDERS = {
     "pith-private": ("seam_bench", "--transport shm --memory private"),
     "pith-tcp": ("seam_bench", "--transport tcp --memory private"),
     "pith-threads": ("seam_bench", "--transport local --memory private --threads"),
-    "ompi": ("openmpi_allreduce", ""),
-    "ompi-alg3": ("openmpi_allreduce", TUNED.format(3)),  # recursive doubling
-    "ompi-alg5": ("openmpi_allreduce", TUNED.format(5)),  # segmented ring
-    "ompi-alg6": ("openmpi_allreduce", TUNED.format(6)),  # Rabenseifner
-    "ompi-ucx": ("openmpi_allreduce", UCX.format("posix,cma,self")),
-    "ompi-ucx-alg5": ("openmpi_allreduce", UCX.format("posix,cma,self") + " " + TUNED.format(5)),
-    "ompi-tcp": ("openmpi_allreduce", TCP),
-    "ompi-tcp-alg5": ("openmpi_allreduce", TCP + " " + TUNED.format(5)),
-    "ompi-ucx-tcp": ("openmpi_allreduce", UCX.format("tcp,self") + " -x UCX_NET_DEVICES=lo"),
-    "mpich": ("mpich_allreduce", ""),
-    "mpich-tcp": ("mpich_allreduce", "-genv UCX_TLS tcp,self -genv UCX_NET_DEVICES lo"),
-    "gloo-ring": ("gloo_allreduce", "--algorithm ring"),
-    "gloo-hd": ("gloo_allreduce", "--algorithm halving_doubling"),
-    "gloo-threads": ("gloo_allreduce", "--algorithm ring --threads"),
+    "ompi": ("openmpi_bench", ""),
+    "ompi-alg3": ("openmpi_bench", TUNED.format(3)),  # recursive doubling
+    "ompi-alg5": ("openmpi_bench", TUNED.format(5)),  # segmented ring
+    "ompi-alg6": ("openmpi_bench", TUNED.format(6)),  # Rabenseifner
+    "ompi-ucx": ("openmpi_bench", UCX.format("posix,cma,self")),
+    "ompi-ucx-alg5": ("openmpi_bench", UCX.format("posix,cma,self") + " " + TUNED.format(5)),
+    "ompi-tcp": ("openmpi_bench", TCP),
+    "ompi-tcp-alg5": ("openmpi_bench", TCP + " " + TUNED.format(5)),
+    "ompi-ucx-tcp": ("openmpi_bench", UCX.format("tcp,self") + " -x UCX_NET_DEVICES=lo"),
+    "mpich": ("mpich_bench", ""),
+    "mpich-tcp": ("mpich_bench", "-genv UCX_TLS tcp,self -genv UCX_NET_DEVICES lo"),
+    "gloo-ring": ("gloo_bench", "--algorithm ring"),
+    "gloo-hd": ("gloo_bench", "--algorithm halving_doubling"),
+    "gloo-threads": ("gloo_bench", "--algorithm ring --threads"),
     "sockets-1": ("socket_exchange", "--streams 1"),
     "sockets-2": ("socket_exchange", "--streams 2"),
     "sockets-4": ("socket_exchange", "--streams 4"),
@@ -39,7 +39,7 @@ CONTENDERS = {
     "oneccl": ("oneccl", ""),
     "oneccl-tcp": ("oneccl", "CCL_ATL_TRANSPORT=ofi FI_PROVIDER=tcp FI_TCP_IFACE=lo"),
 }
-MPI_PROGRAMS = ("openmpi_allreduce", "mpich_allreduce")
+MPI_PROGRAMS = ("openmpi_bench", "mpich_bench")
 SHM_PEERS = ["ompi", "ompi-alg3", "ompi-alg5", "ompi-alg6", "ompi-ucx", "ompi-ucx-alg5", "mpich",
              "ucc", "oneccl"]
 TCP_PEERS = ["ompi-tcp", "ompi-tcp-alg5", "ompi-ucx-tcp", "mpich-tcp", "ucc-tcp", "oneccl-tcp"]
@@ -67,9 +67,21 @@ CASES = {
 }
 
 
+def has(name, collective):
+    """Whether a contender can be timed by a collective. Gloo has no function of reduce-scatter; the
+    other peers' own programs were never called for other collectives than all-reduce."""
+    program, extra = CONTENDERS[name]
+    if collective == "allreduce":
+        return True
+    if program == "gloo_bench":
+        return name != "gloo-hd" and collective != "reduce_scatter"
+    own = program in ("seam_bench", *MPI_PROGRAMS)
+    return own and "allreduce_algorithm" not in extra
+
+
 def mpirun(program):
     """Debian calls them apart; whose `mpirun` is the other name is the administrator's choice."""
-    if program == "mpich_allreduce":
+    if program == "mpich_bench":
         return "mpirun.mpich"
     return "mpirun.openmpi" if shutil.which("mpirun.openmpi") else "mpirun"
 
@@ -79,18 +91,20 @@ def binding(ranks):
 
 
 def openmpi_launcher(ranks):
-    return [mpirun("openmpi_allreduce"), "--allow-run-as-root", "--oversubscribe", "--bind-to",
+    return [mpirun("openmpi_bench"), "--allow-run-as-root", "--oversubscribe", "--bind-to",
             binding(ranks), "-n", str(ranks)]
 
 
 def command_of(name, options, group, json_path):
     """Of a contender with a program of ours, which times all sizes of a group."""
     program, extra = CONTENDERS[name]
-    common = ["--ranks", str(options.ranks), "--sizes", ",".join(map(str, group)),
+    # A program of all-reduce alone has no option to say so.
+    asked = [] if options.collective == "allreduce" else ["--collective", options.collective]
+    common = [*asked, "--ranks", str(options.ranks), "--sizes", ",".join(map(str, group)),
               "--iters", options.iters, "--batches", str(options.batches),
               "--batch-ms", str(options.batch_ms), "--json", str(json_path)]
     path = str(options.bin / program)
-    if program == "mpich_allreduce":
+    if program == "mpich_bench":
         return [mpirun(program), "-n", str(options.ranks), "-bind-to", binding(options.ranks),
                 *extra.split(), path, *common]
     if program not in MPI_PROGRAMS:

@@ -1,6 +1,7 @@
 """The pictures of a comparison, by matplotlib, which may be missing."""
 import re
 
+import collectives
 from contenders import CASES
 from result_table import (ONE_STATE, cases_of, label_of, peers_of, rows_by_machine, size_name,
                           tables_of, title_of)
@@ -22,9 +23,9 @@ def picture_name(ranks, case, state=ONE_STATE):
     return re.sub(r"[^a-z0-9]+", "-", "-".join(parts).lower()) + ".png"
 
 
-def bus_gbytes_per_s(size, took_us, ranks):
+def bus_gbytes_per_s(size, took_us, ranks, collective):
     """What each rank sends and receives in a ring, a second; as nccl-tests count it."""
-    return 2 * (ranks - 1) / ranks * size / (took_us * 1e3)
+    return collectives.bus_factor(collective, ranks) * size / (took_us * 1e3)
 
 
 def known(pairs):
@@ -54,7 +55,7 @@ def by_size(axes, sizes, title, ylabel, ticks):
     axes.set_ylabel(ylabel)
 
 
-def table_figure(ranks, case, state, rows, machine):
+def table_figure(ranks, case, state, rows, machine, collective):
     """Two plots by size: bus bandwidth, and time relative to the best peer's."""
     ours, peers = CASES[case].ours, peers_of(rows)
     figure = Figure(figsize=(13, 5), layout="constrained")
@@ -63,7 +64,8 @@ def table_figure(ranks, case, state, rows, machine):
 
     def bus(took_of):
         times = [(row["bytes"], took_of(row)) for row in rows]
-        return [(size, bus_gbytes_per_s(size, took, ranks)) for size, took in known(times)]
+        return [(size, bus_gbytes_per_s(size, took, ranks, collective))
+                for size, took in known(times)]
 
     def to_best(took_of):
         bests = [row["peers_us"].get(row["best_peer"]) for row in rows]
@@ -100,9 +102,10 @@ def machines_figure(ranks, case, found):
 
 def write_tables(document, machine, folder):
     """A picture for each table that has times."""
+    collective = collectives.name_of(document["collective"])
     for ranks, case, state, rows in tables_of(document):
         if any(row["pith_us"] or row["best_peer"] for row in rows):
-            figure = table_figure(ranks, case, state, rows, machine)
+            figure = table_figure(ranks, case, state, rows, machine, collective)
             figure.savefig(folder / picture_name(ranks, case, state), **AS_PNG)
 
 

@@ -5,6 +5,7 @@ import re
 import shlex
 import sys
 
+import collectives
 import result_plots
 import result_table
 
@@ -22,9 +23,12 @@ def slug(text):
     return re.sub(r"[^a-z0-9]+", "-", text).strip("-") or "unknown"
 
 
-def new_folder(results, machine, date):
-    """Makes and returns RESULTS/DATE-PROCESSOR-CORESc; with -2, -3 and so on if there is one."""
+def new_folder(results, machine, date, collective):
+    """Makes and returns RESULTS/DATE-PROCESSOR-CORESc, with the collective if it is another one than
+    all-reduce; with -2, -3 and so on if there is one."""
     base = f"{date}-{slug(machine['cpu'])}-{machine['cores']}c"
+    if collective != "allreduce":
+        base += f"-{slug(collective)}"
     number = 1
     while True:
         folder = results / (base if number == 1 else f"{base}-{number}")
@@ -58,7 +62,8 @@ def command_line():
 
 def write(results, document, machine):
     """Writes a new set and returns its folder."""
-    folder = new_folder(results, machine, document["started"][:10])
+    folder = new_folder(results, machine, document["started"][:10],
+                        collectives.name_of(document["collective"]))
     write_json(folder / "results.json", document)
     write_json(folder / "machine.json", machine)
     render_one(folder, document, machine)

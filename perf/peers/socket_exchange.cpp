@@ -117,7 +117,7 @@ class Exchange final : public pith_bench::Contender {
     in_ = accept_from(listeners[own], streams);
   }
 
-  bool reduces() const override { return false; }
+  bool has_result() const override { return false; }
 
   void prepare(const float* send, float* recv, std::size_t count) override {
     send_ = reinterpret_cast<std::byte*>(const_cast<float*>(send));
@@ -125,7 +125,7 @@ class Exchange final : public pith_bench::Contender {
     bytes_ = count * sizeof(float);
   }
 
-  void all_reduce() override {
+  void call() override {
     std::size_t left = std::max(bytes_, 2 * (ranks_ - 1) * bytes_ / ranks_);
     while (left != 0) {  // a ring of more than two ranks moves more than a vector
       const std::size_t now = std::min(left, bytes_);

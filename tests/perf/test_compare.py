@@ -16,6 +16,7 @@ from unittest import mock
 
 PERF = pathlib.Path(__file__).resolve().parents[2] / "perf"
 sys.path[:0] = [str(PERF), str(PERF / "compare")]
+import collectives  # noqa: E402
 import compare  # noqa: E402
 import contenders  # noqa: E402
 import peer_programs  # noqa: E402
@@ -82,6 +83,7 @@ ONECCL_OLD = """\
 def options(**more):
     asked = {key: peer_programs.Asked(f"/opt/{key}", [], key) for key in peer_programs.PROGRAMS}
     return argparse.Namespace(**{"iters": "auto", "batches": 7, "batch_ms": 20, "ranks": 2,
+                                 "collective": "allreduce",
                                  "peer_programs": asked, **more})
 
 
@@ -316,7 +318,9 @@ class Facts(unittest.TestCase):
         self.assertEqual(machine_facts.commit_of("/"), "unknown")
 
     def test_bus_bandwidth(self):
-        self.assertAlmostEqual(result_plots.bus_gbytes_per_s(4000, 2, 4), 3)
+        self.assertAlmostEqual(result_plots.bus_gbytes_per_s(4000, 2, 4, "allreduce"), 3)
+        self.assertAlmostEqual(result_plots.bus_gbytes_per_s(4000, 2, 4, "alltoall"), 1.5)
+        self.assertAlmostEqual(result_plots.bus_gbytes_per_s(4000, 2, 4, "broadcast"), 2)
 
 
 # Stands for mpirun and ucc_perftest: -b is a count of elements.
@@ -378,6 +382,37 @@ class Program(unittest.TestCase):
                 self.assertRaises(SystemExit, compare.parse_arguments)
             self.assertIn(words, told.getvalue())
 
+
+
+class Collectives(unittest.TestCase):
+    def test_whole_sizes(self):
+        self.assertEqual([collectives.whole_size("allreduce", size, 4) for size in (1, 8, 4098)],
+                         [4, 8, 4096])
+        self.assertEqual([collectives.whole_size("alltoall", size, 4) for size in (1, 8, 4098)],
+                         [16, 16, 4096])
+        self.assertEqual(collectives.whole_size("allgather", 100, 3), 108)
+
+    def test_who_has_them(self):
+        names = compare.names_of(["private", "tcp"], None, "reduce_scatter")
+        self.assertEqual(names, ["pith-private", "ompi", "ompi-ucx", "mpich", "pith-tcp",
+                                 "ompi-tcp", "ompi-ucx-tcp", "mpich-tcp"])
+        self.assertIn("gloo-ring", compare.names_of(["tcp"], None, "alltoall"))
+        self.assertEqual(compare.names_of(["tcp"], "sockets-1", "allreduce"), ["sockets-1"])
+        self.assertEqual(compare.names_of(["tcp"], "sockets-1", "alltoall"), [])
+
+    def test_commands(self):
+        asked = options(collective="alltoall", bin=pathlib.Path("/bin"))
+        command = contenders.command_of("pith-tcp", asked, [8, 64], "/json")
+        self.assertEqual(command[:3], ["/bin/seam_bench", "--collective", "alltoall"])
+        asked.collective = "allreduce"
+        self.assertNotIn("--collective", contenders.command_of("pith-tcp", asked, [8], "/json"))
+
+    def test_folder(self):
+        with tempfile.TemporaryDirectory() as folder, \
+             contextlib.redirect_stderr(io.StringIO()):
+            of_another = document() | {"collective": collectives.TITLES["reduce_scatter"]}
+            path = result_set.write(pathlib.Path(folder), of_another, MACHINE)
+            self.assertTrue(path.name.endswith("c-reduce-scatter"), path.name)
 
 
 class Bound(unittest.TestCase):

@@ -1,8 +1,11 @@
-// Gloo's all-reduce over loopback TCP, timed by the loop that times Pith.
+// Gloo's collectives over loopback TCP, timed by the loop that times Pith.
 #include <fmt/core.h>
+#include <gloo/allgather.h>
 #include <gloo/allreduce.h>
 #include <gloo/allreduce_halving_doubling.h>
 #include <gloo/allreduce_ring_chunked.h>
+#include <gloo/alltoall.h>
+#include <gloo/broadcast.h>
 #include <gloo/config.h>
 #include <gloo/math.h>
 #include <gloo/rendezvous/context.h>
@@ -16,10 +19,12 @@
 #include <filesystem>
 #include <stdexcept>
 
+#include "bench_collective.hpp"
 #include "bench_common.hpp"
 
 namespace {
 
+using pith_bench::Collective;
 using pith_bench::Settings;
 using pith_bench::World;
 using GlooContext = std::shared_ptr<gloo::Context>;
@@ -38,7 +43,7 @@ class Function final : public pith_bench::Contender {
     options_->setReduceFunction(
         static_cast<void (*)(void*, const void*, const void*, std::size_t)>(&gloo::sum<float>));
   }
-  void all_reduce() override { gloo::allreduce(*options_); }
+  void call() override { gloo::allreduce(*options_); }
 
  private:
   GlooContext context_;
@@ -58,7 +63,7 @@ class InPlace final : public pith_bench::Contender {
     algorithm_ =
         std::make_unique<Algorithm>(context_, std::vector<float*>{recv}, static_cast<int>(count));
   }
-  void all_reduce() override {
+  void call() override {
     std::memcpy(recv_, send_, count_ * sizeof(float));
     algorithm_->run();
   }
@@ -71,8 +76,47 @@ class InPlace final : public pith_bench::Contender {
   std::size_t count_ = 0;
 };
 
-std::unique_ptr<pith_bench::Contender> contender(const std::string& algorithm,
+// allgather, broadcast and alltoall, which have one algorithm each.
+template <class MoveOptions>
+class Move final : public pith_bench::Contender {
+ public:
+  Move(GlooContext context, Collective collective, void (*run)(MoveOptions&))
+      : context_(std::move(context)), collective_(collective), run_(run) {}
+  void prepare(const float* send, float* recv, std::size_t count) override {
+    options_ = std::make_unique<MoveOptions>(context_);
+    float* const own = const_cast<float*>(send);
+    if constexpr (std::is_same_v<MoveOptions, gloo::BroadcastOptions>) {
+      options_->setRoot(0);
+      options_->setOutput(context_->rank == 0 ? own : recv, count);
+    } else {
+      options_->setInput(own, pith_bench::sent_count(collective_, count, context_->size));
+      options_->setOutput(recv, count);
+    }
+  }
+  void call() override { run_(*options_); }
+
+ private:
+  GlooContext context_;
+  Collective collective_;
+  void (*run_)(MoveOptions&);
+  std::unique_ptr<MoveOptions> options_;
+};
+
+std::unique_ptr<pith_bench::Contender> contender(Collective collective,
+                                                 const std::string& algorithm,
                                                  const GlooContext& context) {
+  switch (collective) {
+    case Collective::allreduce:
+      break;
+    case Collective::allgather:
+      return std::make_unique<Move<gloo::AllgatherOptions>>(context, collective, gloo::allgather);
+    case Collective::broadcast:
+      return std::make_unique<Move<gloo::BroadcastOptions>>(context, collective, gloo::broadcast);
+    case Collective::alltoall:
+      return std::make_unique<Move<gloo::AlltoallOptions>>(context, collective, gloo::alltoall);
+    case Collective::reduce_scatter:
+      throw std::invalid_argument("Gloo's reduce-scatter is left out: it has no function of it");
+  }
   if (algorithm == "ring") return std::make_unique<Function>(context, Options::Algorithm::RING);
   if (algorithm == "bcube") return std::make_unique<Function>(context, Options::Algorithm::BCUBE);
   if (algorithm == "ring_chunked") {
@@ -122,7 +166,8 @@ int run(const Settings& settings, const std::string& algorithm) {
   }
   return pith_bench::run_ranks(settings, [&](World& world) {
     const GlooContext context = connect(world, *store);
-    const auto rows = pith_bench::measure(settings, world, *contender(algorithm, context));
+    const auto timed = contender(settings.collective, algorithm, context);
+    const auto rows = pith_bench::measure(settings, world, *timed);
     const std::string version =
         fmt::format("Gloo {}.{}.{}", GLOO_VERSION_MAJOR, GLOO_VERSION_MINOR, GLOO_VERSION_PATCH);
     if (world.rank() == 0) {
@@ -135,10 +180,11 @@ int run(const Settings& settings, const std::string& algorithm) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("times Gloo's all-reduce, float32 sum, over loopback TCP");
+  CLI::App app("times a collective of Gloo over loopback TCP, float32, sum, root 0");
   Settings settings;
   std::string algorithm = "default";
   pith_bench::add_options(app, settings);
+  pith_bench::add_collective_option(app, settings);
   app.get_option("--transport")->description("ignored: always TCP on loopback");
   app.get_option("--memory")->description("ignored: Gloo has no memory of its own");
   app.add_option("--algorithm", algorithm, "Gloo's all-reduce algorithm")
