@@ -349,7 +349,8 @@ PITH_API pithResult_t pithRedOpCreatePreMulSum(pithRedOp_t* op, void* scalar, pi
 PITH_API pithResult_t pithRedOpDestroy(pithRedOp_t op, pithComm_t comm);
 
 /* Groups nest. Only the outermost pithGroupEnd starts the calls; it returns when all results are
- * there. */
+ * there. None of them starts if one was refused; if a communicator cannot be made, the group fails,
+ * but its calls are made, as other ranks take part in them. */
 PITH_API pithResult_t pithGroupStart(void);
 PITH_API pithResult_t pithGroupEnd(void);
 /* Like pithGroupEnd, but the calls run in the background. Several groups may be in flight. */

@@ -24,8 +24,8 @@ def slug(text):
 
 
 def new_folder(results, machine, date, collective):
-    """Makes and returns RESULTS/DATE-PROCESSOR-CORESc, with the collective if it is another one than
-    all-reduce; with -2, -3 and so on if there is one."""
+    """Makes and returns RESULTS/DATE-PROCESSOR-CORESc; with -COLLECTIVE if that is not all-reduce,
+    and with -2, -3 and so on if there is one."""
     base = f"{date}-{slug(machine['cpu'])}-{machine['cores']}c"
     if collective != "allreduce":
         base += f"-{slug(collective)}"

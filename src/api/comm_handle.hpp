@@ -18,6 +18,7 @@
 struct pithComm : pith::CallTarget {
   std::atomic<bool> being_made{false};  // by a thread of the library; not usable yet
   std::atomic<bool> destroyed{false};   // all else is released; see destroyed_handles.hpp
+  std::atomic<bool> in_call{false};     // see api/calling.hpp
   bool finalized = false;
   const unsigned process = pith::fork_generation();  // that made it; a forked child must not use it
   std::string name;
@@ -36,12 +37,20 @@ struct pithComm : pith::CallTarget {
     registrations.clear();
     ops.clear();
     blocks = {};
+    std::shared_ptr<pith::Communicator> released;  // outside the lock, as its end takes a while
+    const std::lock_guard lock(guard);
     making.reset();
-    communicator.reset();
+    released.swap(communicator);
   }
 
-  // The communicator; null if creation failed or has not ended.
+  // The communicator; null if creation failed or has not ended. For a thread whose calls another
+  // one waits for before it ends the handle.
   pith::Communicator* made() const {
     return being_made.load(std::memory_order_acquire) ? nullptr : communicator.get();
+  }
+  // The same, for any thread.
+  std::shared_ptr<pith::Communicator> held() const {
+    const std::lock_guard lock(guard);
+    return being_made.load(std::memory_order_acquire) ? nullptr : communicator;
   }
 };

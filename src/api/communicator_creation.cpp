@@ -65,10 +65,10 @@ Error fill(pithComm& handle, Made made, const Completion& complete) {
   tell_name(handle);
   if (!complete) return {};
   error = without_throwing([&] { return complete(handle); });
-  if (!error) return {};
   std::shared_ptr<Communicator> unwanted;  // destroyed outside the lock, as that may take a while
   const std::lock_guard lock(handle.guard);
-  unwanted.swap(handle.communicator);
+  if (!error && handle.making) error = handle.making->error();
+  if (error) unwanted.swap(handle.communicator);
   return error;
 }
 

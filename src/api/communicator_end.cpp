@@ -1,15 +1,30 @@
 // pith.h implemented: how communicators end.
+#include <sched.h>
+
+#include <chrono>
 #include <memory>
 #include <mutex>
+#include <thread>
 
 #include "api/check.hpp"
 #include "api/destroyed_handles.hpp"
 #include "api/last_error.hpp"
+#include "core/process_fence.hpp"
 
 using namespace pith;
 using namespace pith::api;
 
 namespace {
+
+// Of calls that have not seen that the handle is destroyed.
+void await_calls(const pithComm& comm) {
+  constexpr std::chrono::milliseconds surely_seen(1);  // where the kernel makes no fence for others
+  if (!fence_all_threads()) std::this_thread::sleep_for(surely_seen);
+  while (comm.in_call.load(std::memory_order_acquire)) {
+    if (comm.communicator) comm.communicator->drain();
+    sched_yield();
+  }
+}
 
 // Destroys a handle and its communicator, after the calls in flight have ended.
 Error destroy(pithComm_t comm) {
@@ -17,7 +32,13 @@ Error destroy(pithComm_t comm) {
   // In a forked child the threads to wait for, the locks they held and the rank are the parent's.
   if (comm->process != fork_generation()) return {};
   if (comm->destroyed.exchange(true)) return destroyed_before("pithCommDestroy");
-  comm->background = Background();
+  await_calls(*comm);
+  Background ended;  // outside the lock, as it may take a while
+  {
+    const std::lock_guard lock(comm->guard);
+    std::swap(ended, comm->background);
+  }
+  ended = Background();
   if (comm->communicator) comm->communicator->drain();
   keep_destroyed(comm);
   return {};
@@ -35,12 +56,11 @@ Error abort(pithComm_t comm) {
     communicator = comm->communicator;
     promised = comm->being_made && !comm->background;
   }
-  if (promised) return {};
   if (communicator) {
     communicator->children().cancel();
     communicator->abort();
   }
-  return destroy(comm);
+  return promised ? Error() : destroy(comm);
 }
 
 }  // namespace

@@ -34,6 +34,18 @@ Error background_error(pithComm& comm) {
   return comm.being_made ? runs : comm.failure;
 }
 
+// What has failed on `comm` as a whole. In a forked child nothing of a communicator is looked at:
+// to ask it may take its messages from the parent.
+Error failure_of(pithComm_t comm) {
+  if (check_handle("pithGetLastError", comm)) return {};
+  {
+    const std::lock_guard lock(comm->guard);
+    if (comm->failure) return comm->failure;
+  }
+  const std::shared_ptr<Communicator> communicator = comm->held();
+  return communicator ? communicator->async_error() : Error();
+}
+
 std::optional<Collective> collective_named(std::string_view name) {
   for (std::size_t i = 0; i < collective_count; ++i) {
     if (name_of(static_cast<Collective>(i)) == name) return static_cast<Collective>(i);
@@ -63,21 +75,21 @@ namespace pith::api {
 Error async_error(pithComm_t comm) {
   const bool waited_for = has_background(*comm);
   if (Error error = background_error(*comm)) return error;
-  if (!comm->communicator) return {};
-  return waited_for ? comm->communicator->error() : comm->communicator->async_error();
+  const std::shared_ptr<Communicator> communicator = comm->held();
+  if (!communicator) return {};
+  return waited_for ? communicator->error() : communicator->async_error();
 }
 
 }  // namespace pith::api
 
 const char* pithGetLastError(pithComm_t comm) {
   if (!comm) return last_error();
-  Error error;
-  {
-    const std::lock_guard lock(comm->guard);
-    error = comm->failure;
+  try {
+    const Error error = failure_of(comm);
+    return error ? keep_for_this_thread(error) : last_error_of(comm);
+  } catch (const std::exception&) {
+    return last_error_of(comm);
   }
-  if (!error && comm->made()) error = comm->made()->async_error();
-  return error ? keep_for_this_thread(error) : last_error_of(comm);
 }
 
 pithResult_t pithCommGetAsyncError(pithComm_t comm, pithResult_t* result) {
@@ -131,6 +143,7 @@ pithResult_t pithCommGetAlgorithm(pithComm_t comm, const char* collective, size_
              check_type(function, type), check_pointer(function, "algorithm", algorithm)})) {
       return error;
     }
+    if (Error error = check_count(function, "count", count, type, 1)) return error;
     const std::size_t bytes = count * size_of(static_cast<DType>(type));
     const Communicator& communicator = *comm->communicator;
     const std::optional<Collective> asked = collective_named(collective);

@@ -1,9 +1,8 @@
 // The message of the calling thread's last error.
 #pragma once
 
-#include <system_error>
-
 #include "core/error.hpp"
+#include "core/run_together.hpp"
 #include "pith/pith.h"
 
 namespace pith::api {
@@ -29,21 +28,13 @@ const char* keep_for_this_thread(const Error& error);
 
 // Runs a body that returns Error and turns its exceptions into errors.
 template <class Body>
-pithResult_t guarded(Body body) noexcept {
-  try {
-    return report(body());
-  } catch (const std::bad_alloc&) {
-    return report(Code::system, "out of memory");
-  } catch (const std::system_error& error) {
-    return report(Code::system, error.what());
-  } catch (const std::exception& exception) {
-    return report(Code::internal, exception.what());
-  }
+pithResult_t guarded(const Body& body) noexcept {
+  return report(without_throwing(body));
 }
 
 // The same for a call on a communicator. `comm` is not dereferenced.
 template <class Body>
-pithResult_t guarded(const void* comm, Body body) noexcept {
+pithResult_t guarded(const void* comm, const Body& body) noexcept {
   const pithResult_t result = guarded(body);
   if (result != pithSuccess && result != pithInProgress) last_error_is_of(comm);
   return result;

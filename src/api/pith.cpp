@@ -17,6 +17,10 @@ namespace {
 
 // Freed requests stay in a pool, so that the use of one is detected.
 Error check_unfinished(const char* function, const pithRequest& request) {
+  if (request.process != fork_generation()) {
+    return refused(
+        function, "request was begun before this process was forked, expected one of this process");
+  }
   if (request.group) return {};
   return {Code::invalid_argument,
           fmt::format("{}: request has ended before, expected one of pithGroupEndAsync", function)};

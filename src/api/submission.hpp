@@ -1,6 +1,7 @@
 // What the functions that move data have in common: checks, then the communicator.
 #pragma once
 
+#include "api/calling.hpp"
 #include "api/check.hpp"
 #include "api/last_error.hpp"
 
@@ -9,7 +10,10 @@ namespace pith::api {
 // Runs the function's body, which returns an Error. In a group an error also fails the group.
 template <class Body>
 pithResult_t concluded(pithComm_t comm, Body body) noexcept {
-  return guarded(comm, [&] { return conclude(body()); });
+  return guarded(comm, [&] {
+    const Calling calling(comm);
+    return conclude(without_throwing(body));
+  });
 }
 
 // That comm takes calls, of this type.

@@ -67,9 +67,13 @@ void BackgroundCalls::enqueue(BackgroundCall& call) {
   start_queued();
 }
 
-// For a call that has not begun: its gradients are kept, as for a refused call.
 void BackgroundCalls::end_without_memory(BackgroundCall& call) {
   revocation_.revoke(out_of_memory());
+  end_unbegun(call);
+}
+
+// Its gradients are kept, as those of a refused call. Precondition: the communicator is revoked.
+void BackgroundCalls::end_unbegun(BackgroundCall& call) {
   runner_.refuse(call.number, call.args);
   reap_soon(call);
 }
@@ -95,6 +99,7 @@ Task<Error> BackgroundCalls::run(BackgroundCall& call, CallRunner& runner) {
 
 void BackgroundCalls::begin(BackgroundCall& call) {
   revocation_.revoke_if_any_died();
+  if (links_.state().revoked) return end_unbegun(call);
   runner_.begin(call.running, call.number, call.args, links_.context());
   begin_timing(call);
   try {

@@ -27,6 +27,7 @@ class BackgroundCalls {
   void begin_timing(BackgroundCall& call) const;
   void end_timing(const BackgroundCall& call);
   void end_without_memory(BackgroundCall& call);
+  void end_unbegun(BackgroundCall& call);
   void reap_soon(BackgroundCall& call);
   void reap(BackgroundCall& call);
 

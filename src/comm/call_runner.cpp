@@ -67,10 +67,8 @@ CallRunner::CallRunner(Links& links, CallsUnderWay& calls, CallRecorder& recorde
 template <class Args>
 Error CallRunner::make(Call& call, const Args& args) {
   Engine& engine = links_.engine();
-  if constexpr (std::is_same_v<Args, CollectiveArgs>) {
-    if (tasks_.is_short_pair(args)) return allreduce_pair(call, args, engine);
-  } else if constexpr (std::is_same_v<Args, PairArgs>) {
-    if (Error result; tasks_.move_at_once(call, args, engine, result)) return result;
+  if constexpr (!std::is_same_v<Args, CompressedArgs>) {
+    if (Error result; tasks_.make_at_once(call, args, engine, result)) return result;
   }
   Task<Error> task = tasks_.start(call, args);
   if (!task) return out_of_memory();
@@ -138,6 +136,7 @@ void CallRunner::wait_for_epoch(std::uint32_t number) {
       engine.disown();
     }
     pause(idle);
+    if (is_interrupted()) end_calls_now();
     passage = gate.pass(number);
   }
   if (passage == EpochGate::Passage::barred) return refuse_from_now_on(gate.barred());
@@ -145,6 +144,14 @@ void CallRunner::wait_for_epoch(std::uint32_t number) {
                                   "parameters; {} calls have so far",
                                   links_.rank(), double(monotonic_ns() - since_ns) / 1e6, number,
                                   gate.counts().waited));
+}
+
+// By an interrupt.
+void CallRunner::end_calls_now() {
+  Engine& engine = links_.engine();
+  engine.own();
+  if (engine.end_calls) engine.end_calls(Engine::EndedBy::interrupt);
+  engine.disown();
 }
 
 void CallRunner::refuse_from_now_on(const Error& error) {

@@ -80,6 +80,7 @@ class CallRunner {
   template <class Args>
   Error make(Call& call, const Args& args);
   void wait_for_epoch(std::uint32_t number);
+  void end_calls_now();
   void refuse_from_now_on(const Error& error);
 
   Links& links_;

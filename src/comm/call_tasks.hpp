@@ -5,7 +5,7 @@
 #include <variant>
 
 #include "collectives/call_args.hpp"
-#include "collectives/dense/allreduce_pair.hpp"
+#include "collectives/dense/pair_call.hpp"
 #include "collectives/pair_windows.hpp"
 #include "collectives/short_message.hpp"
 #include "collectives/sparse/compressed_calls.hpp"
@@ -29,12 +29,13 @@ class CallTasks {
     std::visit([this](auto& kind) { complete(kind); }, args);
   }
 
-  // Whether allreduce_pair() takes the place of the task, for a thread that waits for the call.
-  bool is_short_pair(const CollectiveArgs& args) const {
-    return links_.size() == 2 && pith::is_short_pair(args, links_.model().algorithm(args), 2);
+  // Makes a short collective of two ranks, or moves a lone short message, without a task, for a
+  // thread that waits for the call.
+  bool make_at_once(Call& call, const CollectiveArgs& args, Engine& engine, Error& result) const {
+    return links_.size() == 2 &&
+           make_pair_call(call, args, links_.model().algorithm(args), engine, result);
   }
-  // Moves a lone short message without a task, for a thread that waits for the call.
-  bool move_at_once(Call& call, const PairArgs& args, Engine& engine, Error& result) {
+  bool make_at_once(Call& call, const PairArgs& args, Engine& engine, Error& result) {
     return args.messages.size() == 1 &&
            pith::move_at_once(call, args.messages[0], windows_, args.chunk_bytes, engine, result);
   }

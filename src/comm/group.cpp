@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <utility>
 
@@ -27,7 +28,24 @@ Expected<bool> Group::end(const char* function) {
   if (depth_ == 0) {
     return Error(Code::invalid_usage, fmt::format("{} without pithGroupStart", function));
   }
+  if (process_ != fork_generation()) {
+    depth_ = 0;
+    clear();
+    return Error(Code::invalid_usage,
+                 fmt::format("{}: the group was begun before this process was forked, expected "
+                             "pithGroupStart in this process",
+                             function));
+  }
   return --depth_ == 0;
+}
+
+void Group::start() {
+  if (process_ != fork_generation()) {  // what the parent has collected is not called here
+    depth_ = 0;
+    clear();
+    process_ = fork_generation();
+  }
+  ++depth_;
 }
 
 void Group::add(std::shared_ptr<Communicator> communicator, const CallArgs& args, void* stream) {
@@ -114,14 +132,6 @@ void Group::place_compressed() {
     if (batch.stream) continue;
     BoundCompressors& bound = batch.communicator->compressors();
     for (const auto& compressor : batch.compressors) bound.bind(compressor);
-  }
-}
-
-// Called when the calls are not issued because an earlier step of the group failed. Tensors on
-// streams are left out, because the stream may not have written them yet.
-void Group::absorb_compressed() {
-  for (CompressedBatch& batch : compressed_) {
-    if (!batch.stream) batch.communicator->compressors().absorb(batch.tensors);
   }
 }
 
@@ -328,21 +338,22 @@ Error Group::run() {
   Error error = error_ ? error_ : check_messages();
   if (!error) error = check_captures();
   if (!error) error = shape_compressed();
-  const bool refused = static_cast<bool>(error);
-  if (!error) error = run_setups();
-  Error begun;
-  if (error && error.code() == Code::in_progress) std::swap(error, begun);
-  if (error && !refused) absorb_compressed();
-  if (!error && batches_.empty() && collectives_.size() == 1 && !collectives_[0].stream) {
+  if (error) return error;
+  const std::array ends = {run_setups(), run_calls()};
+  return first_failure(ends);
+}
+
+// Also after a set-up that failed: other ranks take part in the calls, and may not in the set-up.
+Error Group::run_calls() {
+  if (collectives_.empty() && batches_.empty()) return {};
+  if (batches_.empty() && collectives_.size() == 1 && !collectives_[0].stream) {
     place_compressed();
     CallRunner& calls = collectives_[0].communicator->calls();
-    error = std::visit([&](auto& args) { return calls.run(args); }, collectives_[0].args);
-  } else if (!error && !(collectives_.empty() && batches_.empty())) {
-    const Request request = issue(true);
-    drive_engines(request->engines, [&] { return request->group->done(); });
-    error = error_ ? error_ : request->group->error();
+    return std::visit([&](auto& args) { return calls.run(args); }, collectives_[0].args);
   }
-  return error ? error : begun;
+  const Request request = issue(true);
+  drive_engines(request->engines, [&] { return request->group->done(); });
+  return error_ ? error_ : request->group->error();
 }
 
 Expected<Request> Group::run_in_background() {
@@ -358,8 +369,12 @@ Expected<Request> Group::run_in_background() {
   if (!error) error = shape_compressed();
   if (error) return error;
   error = join_background();
-  if (error) absorb_compressed();
-  if (error) return error;
+  if (error) {  // gradients are kept, but for those that a stream may not have written yet
+    for (CompressedBatch& batch : compressed_) {
+      if (!batch.stream) batch.communicator->compressors().absorb(batch.tensors);
+    }
+    return error;
+  }
   Request request = issue(false);
   if (error_) request->group->keep(error_);
   return request;

@@ -20,7 +20,7 @@ class Group {
 
   bool open() const { return depth_ > 0; }
   bool outermost() const { return depth_ == 1; }
-  void start() { ++depth_; }
+  void start();
   // An error if no group is open. True: this was the outermost end.
   Expected<bool> end(const char* function);
 
@@ -88,9 +88,9 @@ class Group {
   Error shape_compressed();
   void place_compressed();
   Error join_background();
-  void absorb_compressed();
   void add_messages();
   Error run_setups();
+  Error run_calls();
   Request issue(bool driven);
   void prepare(pithRequest& request);
   bool is_later(const Collected& call) const;
@@ -98,6 +98,7 @@ class Group {
   void issue_all(pithRequest& request, bool driven);
 
   int depth_ = 0;
+  unsigned process_ = fork_generation();
   std::vector<Collected> collectives_;
   std::vector<void*> streams_;  // scratch of join_streams()
   Refilled<std::vector<Range>> blocks_;

@@ -58,7 +58,9 @@ void GiveBack::operator()(pithRequest* request) const noexcept {
 
 Request take_request() {
   pithRequest* kept = PerProcess<Pool>::get().take();
-  return Request(kept ? kept : new pithRequest);
+  Request request(kept ? kept : new pithRequest);
+  request->process = fork_generation();
+  return request;
 }
 
 }  // namespace pith

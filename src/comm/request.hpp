@@ -44,6 +44,7 @@ struct pithRequest {  // NOLINT(readability-identifier-naming)
   pith::Refilled<pith::CompressedBatch> compressed;  // memory of the calls' arguments
   pith::Refilled<std::optional<pith::BackgroundCall>> calls;
   std::vector<pith::Engine*> engines;
+  unsigned process = 0;         // fork_generation() of that which has begun the calls
   pithRequest* next = nullptr;  // in the pool of unused requests
 };
 

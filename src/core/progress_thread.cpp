@@ -77,8 +77,10 @@ bool ProgressThread::turn(unsigned& idle) {
 void ProgressThread::run() {
   const FloatMode mode;
   unsigned idle = 0;
-  while (!stop_) {
+  while (true) {
+    // Before all that a signal tells of is looked at.
     const std::uint32_t seen = signal_.load(std::memory_order_acquire);
+    if (stop_) return;
     if (!turn(idle)) signal_.wait(seen, std::memory_order_acquire);
     while (removing_.load(std::memory_order_relaxed) > 0) sched_yield();
   }

@@ -7,23 +7,7 @@
 #include <system_error>
 #include <thread>
 
-#include "core/failure.hpp"
-
 namespace pith {
-
-Error without_throwing(const std::function<Error()>& job) {
-  try {
-    return job();
-  } catch (const std::bad_alloc&) {
-    return {Code::system, "out of memory"};
-  } catch (const Failure& failure) {
-    return failure.error();
-  } catch (const std::system_error& error) {
-    return {Code::system, error.what()};
-  } catch (const std::exception& exception) {
-    return {Code::internal, exception.what()};
-  }
-}
 
 std::vector<Error> run_together(std::span<const std::function<Error()>> jobs) {
   enum Gate { closed, open, called_off };

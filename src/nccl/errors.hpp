@@ -28,7 +28,7 @@ ncclResult_t guarded(Body body) noexcept {
 
 // The same for a body that returns a result and has reported its errors itself.
 template <class Body>
-ncclResult_t without_throwing(Body body) noexcept {
+ncclResult_t reported_by(Body body) noexcept {
   ncclResult_t result = ncclSuccess;
   const ncclResult_t thrown = guarded([&] {
     result = body();

@@ -289,7 +289,7 @@ ncclResult_t submit(const NcclCall& call) {
   }
   if (!comm || (!extras() && !comm->has_attached.load(std::memory_order_acquire))) [[likely]]
     return answer(issue(call));
-  return without_throwing([&] { return submit_with_extras(call); });
+  return reported_by([&] { return submit_with_extras(call); });
 }
 
 }  // namespace pith::nccl

@@ -182,6 +182,32 @@ void abort_during_creation(Rank& self) {
   }
 }
 
+// At any time of short calls of the thread that issues them, which may be about to begin one.
+void abort_between_calls(Rank& self) {
+  const Comm parent(self.join());
+  for (int turn = 0; turn < 40; ++turn) {
+    pithComm_t comm = nullptr;
+    ok(pithCommSplit(parent, 0, 0, &comm, nullptr));
+    std::thread caller([&] {
+      std::int64_t sum = 0;
+      while (sum_of_ones(comm, sum) == pithSuccess) {
+      }
+    });
+    std::thread watcher([&] {
+      for (int i = 0; i < 200; ++i) {
+        pithResult_t state = pithSuccess;
+        if (pithCommGetAsyncError(comm, &state) != pithSuccess) break;
+        static_cast<void>(pithGetLastError(comm));
+      }
+    });
+    sleep_s(0.0001 * (turn % 7));
+    ok(pithCommAbort(comm));
+    caller.join();
+    watcher.join();
+    self.meet();
+  }
+}
+
 // Whoever waits for ever otherwise.
 Setup without_timeout(Setup setup) {
   setup.environment = {{"PITH_TIMEOUT", "0"}};
@@ -211,6 +237,14 @@ TEST_CASE("abort at any time of a shrink", "[recovery]") {
     if (setup.way == Way::all) continue;
     INFO(name_of(setup));
     CHECK(run(3, without_timeout(setup), abort_at_any_time) == "");
+  }
+}
+
+TEST_CASE("abort between the calls of another thread", "[aborts][threads]") {
+  for (const Setup& setup : every_link()) {
+    if (setup.way == Way::all) continue;
+    INFO(name_of(setup));
+    CHECK(run(2, without_timeout(setup), abort_between_calls) == "");
   }
 }
 

@@ -326,6 +326,28 @@ void not_before_its_calls(Rank& self) {
   ok(pithGroupEnd());
 }
 
+// The other ranks of the calls may not be in the set-up.
+void calls_beside_a_failure(Rank& self) {
+  const Comm comm(self.join());
+  pithComm_t revoked = nullptr;
+  ok(pithCommSplit(comm, 0, 0, &revoked, nullptr));
+  float one = 1;
+  float sum = 0;
+  const std::size_t count = self.rank == 0 ? 0 : 1;
+  std::array<float, 2> data{};
+  fails(pithAllReduce(data.data(), data.data(), 1 + count, pithFloat32, pithSum, revoked, nullptr),
+        pithInvalidUsage, {"count"});
+  self.meet();
+  pithComm_t child = nullptr;
+  ok(pithGroupStart());
+  if (self.rank == 0) ok(pithCommSplit(revoked, 0, 0, &child, nullptr));
+  ok(pithAllReduce(&one, &sum, 1, pithFloat32, pithSum, comm, nullptr));
+  const pithResult_t end = pithGroupEnd();
+  ensure(self.rank == 0 ? end != pithSuccess : end == pithSuccess, "another result");
+  ensure(sum == 2, "the call was not made");
+  ok(pithCommAbort(revoked));
+}
+
 // An abort is never refused, nor the end of what has been revoked: such calls only fail.
 void abort_before_its_calls(Rank& self) {
   pithComm_t comm = self.join();
@@ -389,6 +411,9 @@ TEST_CASE("finalize waits for the background", "[groups]") { on_every_link(2, fi
 
 TEST_CASE("a communicator does not end before a group's calls of it", "[groups]") {
   on_every_link(2, not_before_its_calls);
+}
+TEST_CASE("calls beside a set-up that fails are made", "[groups]") {
+  on_every_link(2, calls_beside_a_failure);
 }
 TEST_CASE("an abort does, and what is revoked", "[groups]") {
   on_every_link(2, abort_before_its_calls);

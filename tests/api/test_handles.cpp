@@ -300,6 +300,8 @@ TEST_CASE("a communicator names the algorithm of a collective", "[handles]") {
           ok(pithCommDestroy(child));
           fails(pithCommGetAlgorithm(comm, "allreduced", 1, pithInt8, &name), pithInvalidArgument,
                 {"pithCommGetAlgorithm: collective is \"allreduced\""});
+          fails(pithCommGetAlgorithm(comm, "allreduce", std::size_t{1} << 62, pithFloat32, &name),
+                pithInvalidArgument, {"pithCommGetAlgorithm: count is"});
           fails(pithCommGetAlgorithm(comm, nullptr, 1, pithInt8, &name), pithInvalidArgument,
                 {"collective is NULL"});
           fails(pithCommGetAlgorithm(nullptr, "allreduce", 1, pithInt8, &name), pithInvalidArgument,

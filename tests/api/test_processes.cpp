@@ -28,8 +28,34 @@ void use_what_is_the_parents(pithComm_t comm) {
   fails(pithCommCount(comm, &ranks), bad, {"forked"});
   pithComm_t made = nullptr;
   fails(pithCommSplit(comm, 0, 0, &made, nullptr), bad, {"forked"});
+  ensure(std::string_view(pithGetLastError(comm)).find("forked") != std::string_view::npos,
+         "another message");
   ok(pithCommAbort(comm));
   ok(pithCommDestroy(comm));
+}
+
+// The parent's group, which is open, and its request.
+void end_what_the_parent_began(pithRequest_t request) {
+  int done = 0;
+  fails(pithTest(request, &done), pithInvalidArgument, {"pithTest: request", "forked"});
+  fails(pithWait(request), pithInvalidArgument, {"pithWait: request", "forked"});
+  fails(pithGroupEnd(), pithInvalidUsage, {"pithGroupEnd: the group", "forked"});
+  fails(pithGroupEnd(), pithInvalidUsage, {"without pithGroupStart"});
+}
+
+template <class Body>
+void in_child(const Body& body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    try {
+      body();
+    } catch (const std::exception& failure) {
+      std::fprintf(stderr, "child: %s\n", failure.what());
+      _exit(1);
+    }
+    _exit(0);
+  }
+  ensure(passes(child), "the child failed");
 }
 
 // What a process keeps of groups to use it again is its own.
@@ -109,22 +135,25 @@ TEST_CASE("a forked child leaves its parent's communicator alone", "[failure]") 
     CHECK(run(2, setup, [own](Rank& self) {
             pithComm_t comm = self.join();
             sum_in_groups(comm, self.size);
-            const pid_t child = fork();
-            if (child == 0) {
-              try {
-                use_what_is_the_parents(comm);
-                if (own) use_ones_own();
-              } catch (const std::exception& failure) {
-                std::fprintf(stderr, "child: %s\n", failure.what());
-                _exit(1);
-              }
-              _exit(0);
+            in_child([&] {
+              use_what_is_the_parents(comm);
+              if (own) use_ones_own();
+            });
+            std::array<float, 2> one = {1, 1};
+            std::array<float, 2> sum{};
+            pithRequest_t request = nullptr;
+            for (std::size_t i = 0; i < 2; ++i) {
+              ok(pithGroupStart());
+              ok(pithAllReduce(&one[i], &sum[i], 1, pithFloat32, pithSum, comm, nullptr));
+              if (i == 0) ok(pithGroupEndAsync(&request));
             }
-            ensure(passes(child), "the child failed");
-            float one = 1;
-            float sum = 0;
-            ok(pithAllReduce(&one, &sum, 1, pithFloat32, pithSum, comm, nullptr));
-            ensure(sum == 2, "a wrong sum after a fork");
+            in_child([&] {
+              end_what_the_parent_began(request);
+              if (own) use_ones_own();
+            });
+            ok(pithGroupEnd());
+            ok(pithWait(request));
+            ensure(sum[0] == 2 && sum[1] == 2, "a wrong sum after a fork");
             sum_in_groups(comm, self.size);
             ok(pithCommDestroy(comm));
           }) == "");

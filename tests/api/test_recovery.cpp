@@ -423,6 +423,11 @@ TEST_CASE("what still works after a revocation", "[recovery]") {
             ensure(state == pithRemoteError, "another code");
             const double start = now_s();
             fails(pithBarrier(comm, nullptr), pithRemoteError, {"rank 1"});
+            ok(pithGroupStart());  // of calls that would send nothing
+            for (int i = 0; i < 2; ++i) {
+              ok(pithAllReduce(memory, memory, 0, pithFloat32, pithSum, comm, nullptr));
+            }
+            fails(pithGroupEnd(), pithRemoteError, {"rank 1"});
             int value = -1;
             ok(pithCommCount(comm, &value));
             ensure(value == 3, "a wrong count");

@@ -1,4 +1,4 @@
-// Short allreduces of two ranks, which a waiting thread makes without a coroutine: whatever the
+// Short collectives of two ranks, which a waiting thread makes without a coroutine: whatever the
 // other rank does meanwhile, and whichever way it makes the same call.
 #include <thread>
 
@@ -11,50 +11,128 @@ namespace {
 
 constexpr std::array<std::size_t, 9> counts = {0, 1, 3, 6, 7, 64, 256, 1024, 1025};
 
-// The rank's share of the sum in call `number`.
-std::int32_t share_of(int rank, int number) { return (rank + 1) * 1000 + number; }
+// Collectives that are one message each way between two ranks, or one.
+enum class Kind { allreduce, allgather, reduce_scatter, alltoall, broadcast };
+constexpr int kinds = 5;
 
+// What a rank has for block `to` in call `number`.
+std::int32_t share_of(int rank, int number, int to) {
+  return (rank + 1) * 100'000 + number * 10 + to;
+}
+
+// Every third call is in place, if its kind can be.
 struct Call {
+  Kind kind;
+  int rank;
+  int number;
+  std::size_t count;
   std::vector<std::int32_t> send;
   std::vector<std::int32_t> recv;
 
-  Call(const Rank& self, int number, std::size_t count)
-      : send(count, share_of(self.rank, number)), recv(count) {}
-  void check(int number) const {
-    const std::int32_t sum = share_of(0, number) + share_of(1, number);
-    for (const std::int32_t got : recv) ensure(got == sum, "a wrong sum: " + std::to_string(got));
+  Call(const Rank& self, int its_number, std::size_t its_count, Kind its_kind = Kind::allreduce)
+      : kind(its_kind),
+        rank(self.rank),
+        number(its_number),
+        count(its_count),
+        send(2 * count),
+        recv(2 * count) {
+    for (std::size_t i = 0; i < send.size(); ++i) {
+      send[i] = share_of(rank, number, has_blocks() && i >= count ? 1 : 0);
+    }
+  }
+  bool has_blocks() const { return kind == Kind::reduce_scatter || kind == Kind::alltoall; }
+  bool is_in_place() const { return number % 3 == 0 && kind != Kind::alltoall; }
+  int root() const { return number / 2 % 2; }
+  std::size_t own() const { return static_cast<std::size_t>(rank) * count; }
+
+  // What `recv` holds in block `from`, if that is one of its blocks.
+  std::int32_t expected(int from) const {
+    const int to = has_blocks() ? rank : 0;
+    switch (kind) {
+      case Kind::allgather:
+      case Kind::alltoall:
+        return share_of(from, number, to);
+      case Kind::broadcast:
+        return share_of(root(), number, 0);
+      default:
+        return share_of(0, number, to) + share_of(1, number, to);
+    }
+  }
+  void check(const std::int32_t* got) const {
+    const bool gathers = kind == Kind::allgather || kind == Kind::alltoall;
+    for (std::size_t i = 0; i < (gathers ? 2 * count : count); ++i) {
+      ensure(got[i] == expected(i < count ? 0 : 1), "a wrong element: " + std::to_string(got[i]));
+    }
+  }
+  const std::int32_t* run_and_find(pithComm_t comm, pithResult_t& result) {
+    std::int32_t* to = recv.data();
+    const std::int32_t* from = send.data();
+    if (is_in_place() && kind == Kind::allgather) {
+      std::copy_n(from, count, to + own());
+      from = to + own();
+    } else if (is_in_place()) {
+      to = send.data() + (kind == Kind::reduce_scatter ? own() : 0);
+    }
+    result = make(from, to, comm);
+    return to;
   }
   pithResult_t run(pithComm_t comm) {
-    return pithAllReduce(send.data(), recv.data(), send.size(), pithInt32, pithSum, comm, nullptr);
+    pithResult_t result = pithSuccess;
+    run_and_find(comm, result);
+    return result;
+  }
+
+ private:
+  pithResult_t make(const void* from, void* to, pithComm_t comm) const {
+    switch (kind) {
+      case Kind::allgather:
+        return pithAllGather(from, to, count, pithInt32, comm, nullptr);
+      case Kind::reduce_scatter:
+        return pithReduceScatter(from, to, count, pithInt32, pithSum, comm, nullptr);
+      case Kind::alltoall:
+        return pithAlltoAll(from, to, count, pithInt32, comm, nullptr);
+      case Kind::broadcast:
+        return pithBroadcast(from, to, count, pithInt32, root(), comm, nullptr);
+      default:
+        return pithAllReduce(from, to, count, pithInt32, pithSum, comm, nullptr);
+    }
   }
 };
 
-void sum(const Rank& self, pithComm_t comm, int number, std::size_t count) {
-  Call call(self, number, count);
-  ok(call.run(comm));
-  call.check(number);
+void make(const Rank& self, pithComm_t comm, int number, std::size_t count,
+          Kind kind = Kind::allreduce) {
+  Call call(self, number, count, kind);
+  pithResult_t result = pithSuccess;
+  const std::int32_t* const got = call.run_and_find(comm, result);
+  ok(result);
+  call.check(got);
 }
 
 // By the coroutine.
-void sum_in_background(const Rank& self, pithComm_t comm, int number, std::size_t count) {
-  Call call(self, number, count);
+void make_in_background(const Rank& self, pithComm_t comm, int number, std::size_t count,
+                        Kind kind) {
+  Call call(self, number, count, kind);
   pithRequest_t request = nullptr;
+  pithResult_t result = pithSuccess;
   ok(pithGroupStart());
-  ok(call.run(comm));
+  const std::int32_t* const got = call.run_and_find(comm, result);
+  ok(result);
   ok(pithGroupEndAsync(&request));
   ok(pithWait(request));
-  call.check(number);
+  call.check(got);
 }
 
 // One rank waits for each call, the other one makes some of them in the background.
 void ways_mix(Rank& self) {
   const Comm comm(self.join());
   int number = 0;
-  for (int round = 0; round < 40; ++round) {
+  for (int round = 0; round < 20; ++round) {
     for (const std::size_t count : counts) {
-      ++number;
-      const bool in_background = number % 3 == self.rank;
-      in_background ? sum_in_background(self, comm, number, count) : sum(self, comm, number, count);
+      for (int kind = 0; kind < kinds; ++kind) {
+        const bool in_background = ++number % 4 == self.rank;
+        const auto make_it = in_background ? make_in_background : make;
+        make_it(self, comm, number, count, static_cast<Kind>(kind));
+      }
     }
   }
 }
@@ -62,9 +140,10 @@ void ways_mix(Rank& self) {
 // The peer's message is not there when it is first looked for.
 void one_is_late(Rank& self) {
   const Comm comm(self.join());
-  for (int number = 0; number < 30; ++number) {
+  for (int number = 0; number < 50; ++number) {
     if (number % 2 == self.rank) sleep_s(0.002);
-    sum(self, comm, number, counts[static_cast<std::size_t>(number) % counts.size()]);
+    make(self, comm, number, counts[static_cast<std::size_t>(number) % counts.size()],
+         static_cast<Kind>(number / 2 % kinds));
   }
 }
 
@@ -75,7 +154,7 @@ void others_come_before(Rank& self) {
   for (int number = 0; number < 60; ++number) {
     std::vector<std::int32_t> ahead(1 + static_cast<std::size_t>(number) * 10, number);
     if (self.rank == 0) ok(pithSend(ahead.data(), ahead.size(), pithInt32, 1, comm, nullptr));
-    sum(self, comm, number, 2);
+    make(self, comm, number, 2, static_cast<Kind>(number % kinds));
     if (self.rank == 0) continue;
     std::vector<std::int32_t> got(ahead.size());
     ok(pithRecv(got.data(), got.size(), pithInt32, 0, comm, nullptr));
@@ -103,7 +182,7 @@ void averages(Rank& self) {
 
 void counts_differ(Rank& self) {
   pithComm_t comm = self.join();
-  sum(self, comm, 0, 2);
+  make(self, comm, 0, 2);
   Call call(self, 1, self.rank == 0 ? 2 : 3);
   fails(call.run(comm), pithInvalidUsage, {"count 2 against 3"});
   self.meet();
@@ -113,7 +192,7 @@ void counts_differ(Rank& self) {
 // Both ranks leave: rank 0 by another thread, while it waits.
 void aborted(Rank& self) {
   pithComm_t comm = self.join();
-  sum(self, comm, 0, 2);
+  make(self, comm, 0, 2);
   self.meet();
   if (self.rank == 1) {
     self.meet();
@@ -133,7 +212,7 @@ void aborted(Rank& self) {
 
 void one_dies(Rank& self) {
   pithComm_t comm = self.join();
-  sum(self, comm, 0, 2);
+  make(self, comm, 0, 2);
   self.meet();
   if (self.rank == 1) {
     sleep_s(0.05);

@@ -111,6 +111,21 @@ class Resets(unittest.TestCase):
                     self.reset(lab[0])
                     ranks.seconds("allreduce", 100_000)
 
+    def test_what_a_call_has_sent_arrives_after_its_end(self):
+        """The sender is in no call when the connection breaks, nor later."""
+        with Lab(2) as lab, Ranks(lab) as ranks:
+            ranks.seconds("broadcast", 1000)
+            lab.set_delay(0.3)
+            ranks.begin("broadcast", 10_000)
+            self.assertEqual(ranks.answer(0, 10)["code"], 0)  # the bytes are on their way
+            if self.reset(lab[1]) == 0:
+                self.skipTest("the kernel does not let root end connections (ss -K)")
+            answer = ranks.answer(1, 15)
+            self.assertEqual(answer["code"], 0, answer)
+            self.assertTrue(answer["correct"])
+            lab.set_delay(0)
+            ranks.seconds("allreduce", 100_000)
+
     def test_the_end_of_a_process_is_still_told_at_once(self):
         with Lab(3) as lab, Ranks(lab) as ranks:
             ranks.seconds("allreduce", 1000)

@@ -462,8 +462,8 @@ void TcpMesh::try_again(Connection& connection, const Error& why) {
   // It has answered, as since_ns tells, and closed: perhaps this one, perhaps all.
   if (connection.since_ns == 0 && connection.closed_ns == 0) connection.closed_ns = monotonic_ns();
   // Waiting helps while unauthenticated connections hold descriptors, which they lose after a
-  // while.
-  if (unauthenticated_ == 0 && descriptors_are_used_up()) {
+  // while. Attempts to mend an open link have a limit of time, in which others may free some.
+  if (!link(peer).open && unauthenticated_ == 0 && descriptors_are_used_up()) {
     fail(peer, Failed::How::refused, starved(why));
   }
 }

@@ -141,8 +141,9 @@ const char* TcpReader::take_opening(Step& step) {
   } else if (bytes <= wait_bytes) {
     step = Step::need_more;
   } else {
+    Mailbox::Incoming& whole = inbox_.begin_whole(opening.header);  // may throw
     begin_ += sizeof opening;
-    start_body(inbox_.begin_whole(opening.header), 0, bytes, false);
+    start_body(whole, 0, bytes, false);
   }
   return nullptr;
 }

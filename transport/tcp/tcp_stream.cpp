@@ -91,6 +91,8 @@ bool TcpTransport::Stream::suspend(TcpMesh* mesh, int cause) {
   if (!resumption || !socket || !mesh || reader.said_goodbye() || is_silence(cause)) return false;
   if (!leave_connection()) return false;
   resumption->suspend(cause);
+  // Its end has been read, so flow control holds again for the others.
+  if (!peer.cut_short) peer.broken = false;
   if (!mesh->reopen(peer.rank, number)) give_up();
   return suspended() || resumption->holds();
 }

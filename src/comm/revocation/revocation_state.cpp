@@ -181,6 +181,9 @@ void RevocationState::look(std::uint64_t now_ns) {
   }
   if (const Error overdue = dispute_.overdue(now_ns)) hear(overdue);
   if (deaths_.any()) look_soon_at_dead();
+  // What a call has sent may still be on its way after it has returned. If the connection breaks
+  // then, the peer waits in its call until this rank accepts another one and sends it again.
+  if (links_.hosts().count() > 1) drive_if_idle();
 }
 
 void RevocationState::look_soon_at_dead() {
@@ -191,7 +194,7 @@ void RevocationState::drive_if_idle() {
   Engine& engine = links_.engine();
   if (!engine.try_own()) return;
   const FloatMode mode;
-  engine.progress();
+  engine.progress_all();
   engine.disown();
 }
 
