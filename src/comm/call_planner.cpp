@@ -1,7 +1,6 @@
 #include "comm/call_planner.hpp"
 
 #include "core/log.hpp"
-#include "model/call_time.hpp"
 #include "model/turn.hpp"
 
 namespace pith {
@@ -29,7 +28,7 @@ void CallPlanner::begin() {
       const std::size_t bytes = SizeClass::of_index(at).largest();
       Learned::Seat& seat = learned_->seats[i][at];
       seat.whose = whose;
-      seat.in_runs = in_runs(collective, bytes, model_.link());
+      seat.kind = run_of(collective, bytes, model_.link());
       // There the two readings of a clock are nothing.
       seat.is_always_timed = bytes >= long_bytes && whose == WhoseTime::everyones;
     }
@@ -74,7 +73,7 @@ void CallPlanner::Learned::plan_uneven(CollectiveArgs& args) const {
 }
 
 CallPlan CallPlanner::Learned::turn_in(Seat& seat, const Choices::Cell& cell, std::uint32_t count) {
-  const Turns turns(cell, seat.whose, seat.in_runs, seat.since);
+  const Turns turns(cell, seat.whose, seat.kind, seat.since);
   seat.usual = plan_of(cell.chosen);
   seat.usual.is_timed = seat.is_always_timed;
   seat.usual_until = turns.next(count + 1);
@@ -83,8 +82,8 @@ CallPlan CallPlanner::Learned::turn_in(Seat& seat, const Choices::Cell& cell, st
   plan.is_trial = turn.of == TurnOf::rival;
   if (turn.of == TurnOf::choice || seat.whose == WhoseTime::nobodys) return plan;
   const bool tells = seat.whose == WhoseTime::slowest;
-  const bool in_run = tells && seat.in_runs;
-  plan.is_told = tells && (!in_run || turn.place + 1 == calls_of_run);
+  const bool in_run = tells && seat.kind.is_one_time();
+  plan.is_told = tells && (!in_run || turn.place + 1U == seat.kind.calls);
   plan.is_timed |= plan.is_told || !tells;
   if (!in_run) return plan;
   plan.run = &seat.run;

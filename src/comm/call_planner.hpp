@@ -12,6 +12,7 @@
 
 #include "collectives/algorithm.hpp"
 #include "collectives/told_run.hpp"
+#include "model/call_time.hpp"
 #include "model/choices.hpp"
 #include "model/model.hpp"
 
@@ -51,7 +52,7 @@ class CallPlanner {
       std::uint32_t usual_until = 0;  // until this count all are made like this
       WhoseTime whose = WhoseTime::nobodys;
       bool is_always_timed = false;
-      bool in_runs = false;  // see call_time.hpp
+      CallRun kind;  // see call_time.hpp
       CallPlan usual;
       ToldRun run;  // used by the calls while they run, under the engine's token
     };

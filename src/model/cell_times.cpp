@@ -7,15 +7,17 @@ namespace pith {
 
 // Not the first call, which follows one by another plan, nor the longest, which may have been
 // interrupted.
-std::optional<CellTimes::Time> CellTimes::add_to_run(Plan by, const Time& call) {
-  if (run.plan != by || run.calls == calls_of_run) run = {by};
+std::optional<CellTimes::Time> CellTimes::add_to_run(Plan by, const Time& call,
+                                                     const CallRun& kind) {
+  const bool is_over = kind.is_one_time() && run.calls == kind.calls;
+  if (run.plan != by || is_over) run = {by};
   if (++run.calls == 1) return std::nullopt;
-  if (call.seconds >= long_call_s) return call;
+  if (!kind.is_one_time() || call.seconds >= long_call_s) return call;
   run.seconds += call.seconds;
   run.longest_s = std::max(run.longest_s, call.seconds);
   run.slack_s += call.slack_s;
   ++run.counted;
-  if (run.calls < calls_of_run || run.counted < 2) return std::nullopt;
+  if (run.calls < kind.calls || run.counted < 2) return std::nullopt;
   return Time{(run.seconds - run.longest_s) / (run.counted - 1), run.slack_s};
 }
 

@@ -43,8 +43,8 @@ struct CellTimes {
     bool prompt() const { return slack_s > 0; }
   };
 
-  // Adds a call to the run. A time, if it was the last one, or takes so long that it counts alone.
-  std::optional<Time> add_to_run(Plan by, const Time& call);
+  // Adds a call to the run, which is one of `kind`. A time, if that is known with it.
+  std::optional<Time> add_to_run(Plan by, const Time& call, const CallRun& kind);
   Trial& trial(Plan plan);
   RecentTimes times(Plan plan, std::uint64_t era);
   // A call of the largest size.

@@ -123,13 +123,16 @@ void Tuner::add(const CallTime& call) {
   const Key key{call.algorithm->collective, SizeClass(call.bytes).index()};
   CellTimes& cell = cell_of(call);
   const Plan plan = Choices::plan_of(*call.algorithm, call.variant);
-  const bool runs = in_runs(key.first, SizeClass(call.bytes).largest(), model_.link());
+  const CallRun kind = run_of(key.first, SizeClass(call.bytes).largest(), model_.link());
+  const bool runs = !Turns::are_single(wanted(key), kind);
   const bool is_told = whose_time(key.first, model_.link()) == WhoseTime::slowest;
   const std::optional<CellTimes::Time> time =
-      runs && !is_told ? cell.add_to_run(plan, single) : single;
+      runs && !is_told ? cell.add_to_run(plan, single, kind) : single;
+  if (time || !kind.is_one_time()) {
+    ++cell.calls;
+    cell.tried += call.is_trial;
+  }
   if (!time) return;
-  ++cell.calls;
-  cell.tried += call.is_trial;
   CellTimes::Trial& its = cell.trial(plan);
   const bool is_guess = over_links_ && wanted(key).trials == Choices::Trials::often;
   const bool is_first = !std::exchange(its.begun, true);

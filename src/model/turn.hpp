@@ -30,8 +30,8 @@ constexpr std::uint32_t place_of(std::uint32_t turn, std::uint32_t one_in) {
 }
 
 // One call in so many is timed, with some next to it.
-constexpr std::uint32_t timed_one_in(WhoseTime whose, bool in_runs) {
-  if (in_runs) return 16 * calls_of_run;          // and tell once
+constexpr std::uint32_t timed_one_in(WhoseTime whose, const CallRun& run) {
+  if (run.is_one_time()) return 16 * run.calls;   // and tell once
   return whose == WhoseTime::slowest ? 512 : 64;  // to tell takes as long as a short call
 }
 
@@ -39,16 +39,22 @@ constexpr std::uint32_t timed_one_in(WhoseTime whose, bool in_runs) {
 // since short calls may be over by thousands before ranks agree on what to make of them, and later
 // while it is agreed that they are tried, but not for ever: the rank that judges may see no time of
 // these calls. Then one call in eight is a rival's, or in two.
-// `in_runs`: a rival's turn is a run of calls, and so is that of a choice that is timed.
+// `run`: a rival's turn, or that of a choice that is timed. Where rivals are tried often, as the
+// choice is a guess, long calls take turns by themselves, so that one is found soon.
 class Turns {
  public:
   // `since`: how many calls had been made when the cell was agreed on.
-  Turns(const Choices::Cell& cell, WhoseTime whose, bool in_runs, std::uint32_t since = 0)
+  Turns(const Choices::Cell& cell, WhoseTime whose, const CallRun& run, std::uint32_t since = 0)
       : cell_(cell),
         since_(since),
-        timed_one_in_(timed_one_in(whose, in_runs)),
-        run_(in_runs ? calls_of_run : 2),
-        shift_(in_runs ? std::bit_width(calls_of_run) - 1 : 0) {}
+        turn_(are_single(cell, run) ? CallRun() : run),
+        timed_one_in_(timed_one_in(whose, run)),
+        run_(run.is_one_time() ? run.calls : 2),
+        shift_(std::bit_width(turn_.calls) - 1) {}
+
+  static bool are_single(const Choices::Cell& cell, const CallRun& run) {
+    return run.calls == 1 || (run.times > 1 && cell.trials == Choices::Trials::often);
+  }
 
   // `count`: how many calls came before.
   Turn at(std::uint32_t count) const {
@@ -87,16 +93,21 @@ class Turns {
   std::uint32_t counted(std::uint32_t count) const { return is_early() ? count : count - since_; }
   // A program that makes fewer calls of a kind than these turns has only the choice of the start.
   std::uint32_t turns_before() const { return shift_ == 0 ? 4 : 1; }
+  std::uint32_t turns_for(std::uint32_t times) const {
+    return (times + turn_.times - 1) / turn_.times;
+  }
   bool tries(std::uint32_t count) const {
-    constexpr std::uint32_t most_calls = 24;  // of a rival, or runs
+    constexpr std::uint32_t most_times = 24;  // of a rival
     const std::uint32_t turn = (counted(count) >> shift_) / one_in();
-    const std::uint32_t early_end = turns_before() + (calls_to_judge + 1) * cell_.rival_count;
+    const std::uint32_t early_end =
+        turns_before() + turns_for(calls_to_judge + 1) * cell_.rival_count;
     if (is_early()) return turn < early_end && cell_.rival_count != 0;
-    return turn < most_calls * cell_.rival_count;
+    return turn < turns_for(most_times) * cell_.rival_count;
   }
 
   const Choices::Cell& cell_;
   const std::uint32_t since_;
+  const CallRun turn_;  // of a rival
   const std::uint32_t timed_one_in_;
   const std::uint32_t run_;  // calls next to each other that are timed, where no rivals are tried
   const int shift_;          // of counts of calls, to those of runs

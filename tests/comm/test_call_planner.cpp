@@ -41,7 +41,7 @@ int tried(CallPlanner& planner, const Model& model, std::size_t count, int calls
   return others;
 }
 
-constexpr int run = calls_of_run;
+constexpr int run = short_calls.calls;
 // One run in so many calls is a rival's.
 constexpr int turn = 8 * run;
 
@@ -64,7 +64,7 @@ TEST_CASE("rivals are tried from some calls on, a few times each", "[planner]") 
   CHECK(tried(planner, model, 1000, turn * (early - 1)) == run * (early - 1));
   CHECK(tried(planner, model, 1000, 3200) == 0);
   CHECK(tried(planner, model, 100'000, 32) == 0);  // other sizes count on their own
-  CHECK(tried(planner, model, 100'000, 8) == 1);   // long calls are tried one by one
+  CHECK(tried(planner, model, 100'000, 32) == long_calls.calls);
 }
 
 TEST_CASE("ranks that make the same calls plan alike", "[planner]") {

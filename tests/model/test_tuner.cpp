@@ -27,11 +27,10 @@ Settings learning() {
 // Counts calls as CallPlanner does.
 class Counter {
  public:
-  // Calls that are counted as such, or in runs.
-  Turn turn(const Choices::Cell& cell, bool runs) {
+  Turn turn(const Choices::Cell& cell, const CallRun& run) {
     if (cell != last_) since_ = count_;
     last_ = cell;
-    return Turns(cell, WhoseTime::everyones, runs, since_).at(count_++);
+    return Turns(cell, WhoseTime::everyones, run, since_).at(count_++);
   }
 
  private:
@@ -51,7 +50,7 @@ class World {
   int call(int count) {
     int rivals = 0;
     for (int i = 0; i < count; ++i) {
-      const Turn turn = counter_.turn(wanted(), false);
+      const Turn turn = counter_.turn(wanted(), long_calls);
       const bool is_rival = turn.of == TurnOf::rival;
       rivals += is_rival;
       time(is_rival ? turn.rival : chosen_plan(), is_rival);
@@ -115,13 +114,13 @@ class LinkWorld {
   double call(std::size_t size, int count) {
     double taken = 0;
     for (int i = 0; i < count; ++i) {
-      const bool runs = in_runs(Collective::allreduce, size, model_.link());
-      const Turn turn = counters_[size].turn(cell(size), runs);
+      const CallRun run = run_of(Collective::allreduce, size, model_.link());
+      const Turn turn = counters_[size].turn(cell(size), run);
       const Choices::Plan plan = turn.of == TurnOf::rival ? turn.rival : chosen(size);
       const double waits_s = i % wait_one_in_ == 0 ? waiting_s_ : 0;
       const double seen_s = waits_s + noise_.of(seen_seconds(plan, size));
       taken += seconds(plan, size);
-      if (runs && turn.of == TurnOf::choice) continue;  // not timed
+      if (run.is_one_time() && turn.of == TurnOf::choice) continue;  // not timed
       tuner_.add({&Choices::algorithm_of(plan), Choices::variant_of(plan), size, seen_s,
                   waits_s > 0 ? 1e-3 : 0, turn.of == TurnOf::rival});
     }
@@ -306,7 +305,7 @@ TEST_CASE("a choice by the link's fit that was wrong is taken back", "[tuner]") 
 TEST_CASE("what single calls leave to the next does not decide", "[tuner]") {
   LinkWorld world(4, link_with(20e-6, 0.8e-9));
   world.run_ahead();
-  const std::size_t size = GENERATE(8, kib, 16 * kib);
+  const std::size_t size = GENERATE(8, kib, 16 * kib, 64 * kib, 256 * kib, 1024 * kib);
   world.call(size, 10'000);
   CAPTURE(size, world.text(size));
   CHECK(world.regret(size) < 0.15);
@@ -375,7 +374,7 @@ TEST_CASE("what cannot be best on the link as it may be now is not tried", "[tun
   world.set(after);
   world.call(size, 5);
   CHECK(world.first_rival(size) == "two_shot");  // gains most if bytes take longer
-  const double more = world.call(size, 40);
+  const double more = world.call(size, 64);  // two turns of a rival
   CAPTURE(size, after.alpha, after.beta, more, world.text(size));
   CHECK(more < 0.2);
   CHECK(world.regret(size) < 0.15);
