@@ -374,7 +374,7 @@ TEST_CASE("what cannot be best on the link as it may be now is not tried", "[tun
   world.set(after);
   world.call(size, 5);
   CHECK(world.first_rival(size) == "two_shot");  // gains most if bytes take longer
-  const double more = world.call(size, 64);  // two turns of a rival
+  const double more = world.call(size, 64);      // two turns of a rival
   CAPTURE(size, after.alpha, after.beta, more, world.text(size));
   CHECK(more < 0.2);
   CHECK(world.regret(size) < 0.15);
