@@ -49,6 +49,13 @@ bool allowed(int expected, std::int32_t value) {
 
 }  // namespace
 
+Secret derive(std::span<const std::byte> key, std::span<const std::byte> purpose) {
+  const Digest digest = hmac_sha256(key, purpose);
+  Secret secret{};
+  std::copy_n(digest.begin(), secret.size(), secret.begin());
+  return secret;
+}
+
 Handshake Handshake::connector(const Secret& secret, const Greeting& greeting) {
   static_assert(sizeof(Opening) <= message_max && sizeof(Answer) <= message_max);
   Handshake shake;

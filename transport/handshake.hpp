@@ -13,6 +13,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "core/clock.hpp"
@@ -22,6 +23,9 @@
 namespace pith {
 
 using Secret = std::array<std::byte, 16>;
+
+// Another secret, which tells nothing of `key`.
+Secret derive(std::span<const std::byte> key, std::span<const std::byte> purpose);
 
 // For encrypting what follows a handshake, a key for each direction. They follow from the secret
 // and the nonces, so each connection has its own; who learns the secret later can derive them.

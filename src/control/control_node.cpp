@@ -12,7 +12,9 @@
 #include "control/members.hpp"
 #include "control/tcp/control_tcp.hpp"
 #include "core/clock.hpp"
+#include "core/packing.hpp"
 #include "core/waiting.hpp"
+#include "crypto/random_bytes.hpp"
 
 namespace pith {
 
@@ -44,9 +46,19 @@ class TcpNode final : public ControlNode {
   Error start(Gatherer& gatherer) {
     Expected<std::string> address = wire_.listen(host_);
     if (!address) return address.error();
-    Expected<std::vector<std::string>> addresses = gatherer.gather(*address);
-    if (!addresses) return addresses.error();
-    wire_.set_addresses(std::move(*addresses));
+    Secret own{};
+    if (Error error = fill_random(own)) return error;
+    const auto blobs = gatherer.gather(Packer().text(*address).value(own).take());
+    if (!blobs) return blobs.error();
+    std::vector<std::string> addresses;
+    std::string randoms;
+    for (const std::string& blob : *blobs) {
+      Unpacker in(blob);
+      addresses.emplace_back(in.text());
+      randoms += Packer().value(in.value<Secret>()).take();
+    }
+    wire_.set_addresses(std::move(addresses));
+    secret_ = derive(secret_, std::as_bytes(std::span(randoms)));
     begin();
     return {};
   }

@@ -36,6 +36,8 @@ class ControlNode : public Controlled {
   static void leave_with_process(std::span<ControlNode* const> nodes) { leave(nodes, true); }
 
   ControlPlane& plane() { return plane_; }
+  // Known to the ranks of this start alone, and not to one that an earlier start with the same
+  // secret has left over.
   const Secret& secret() const { return secret_; }
   // How long a call may stand still; 0: for ever.
   double timeout_s() const { return timeout_s_; }
@@ -69,7 +71,7 @@ class ControlNode : public Controlled {
   void leave_alone();
 
   ControlPlane plane_;
-  const Secret secret_;
+  Secret secret_;
   const std::string host_;
   const double timeout_s_;
 

@@ -9,7 +9,6 @@
 #include <cstring>
 
 #include "core/log.hpp"
-#include "crypto/sha256.hpp"
 #include "transport/socket.hpp"
 
 namespace pith {
@@ -57,11 +56,7 @@ Expected<std::string> secret_text(const Settings& settings) {
 
 Secret derive_secret(std::string_view text, std::string_view job) {
   const std::string message = fmt::format("pith job secret 1\n{}", job);
-  const Digest digest =
-      hmac_sha256(std::as_bytes(std::span(text)), std::as_bytes(std::span(message)));
-  Secret secret;
-  std::memcpy(secret.data(), digest.data(), secret.size());
-  return secret;
+  return derive(std::as_bytes(std::span(text)), std::as_bytes(std::span(message)));
 }
 
 }  // namespace pith

@@ -25,10 +25,7 @@ std::vector<std::string_view> names_of(TransportTable table) {
 
 // Its own, because a port of one communicator may be another one's later.
 Secret secret_of(const CommIdentity& who) {
-  const Digest digest = hmac_sha256(who.control->secret(), std::as_bytes(std::span(&who.key, 1)));
-  Secret secret{};
-  std::copy_n(digest.begin(), secret.size(), secret.begin());
-  return secret;
+  return derive(who.control->secret(), std::as_bytes(std::span(&who.key, 1)));
 }
 
 bool contains(std::uint8_t transports, std::size_t one) { return (transports >> one & 1) != 0; }

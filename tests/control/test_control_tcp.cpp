@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "catch.hpp"
+#include "control/control_node.hpp"
 #include "control/tcp/control_tcp.hpp"
 #include "tests/transport/own_sockets.hpp"
 #include "tests/transport/unauthenticated_clients.hpp"
@@ -141,6 +142,15 @@ std::string frame(std::uint32_t size, std::string_view bytes) {
   std::string text(reinterpret_cast<const char*>(&size), sizeof size);
   return text.append(bytes);
 }
+
+// Of a rank that starts alone.
+class OneRank final : public Gatherer {
+ public:
+  Expected<std::vector<std::string>> gather(const std::string& mine) override {
+    return std::vector{mine};
+  }
+  Error failure() const override { return {}; }
+};
 
 }  // namespace
 
@@ -428,4 +438,15 @@ TEST_CASE("who waits for a handshake's answer sleeps, whatever is queued", "[con
   CHECK_FALSE(wait_for(job.one.wire.descriptor(), POLLIN, monotonic_ns() + second / 20));
   job.one.wire.send(0, "after it");
   CHECK(job.drive_until([&] { return job.zero.messages[1].size() == 2; }));
+}
+
+TEST_CASE("what ranks authenticate each other by is of one start", "[control]") {
+  std::vector<Secret> secrets = {job_secret()};
+  for (int start = 0; start < 2; ++start) {
+    OneRank gatherer;
+    const auto node = ControlNode::over_tcp(gatherer, "127.0.0.1", 0, 1, job_secret(), Settings());
+    REQUIRE(node);
+    for (const Secret& before : secrets) CHECK((*node)->secret() != before);
+    secrets.push_back((*node)->secret());
+  }
 }
