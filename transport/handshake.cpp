@@ -49,6 +49,12 @@ bool allowed(int expected, std::int32_t value) {
 
 }  // namespace
 
+Expected<Secret> make_secret() {
+  Secret secret{};
+  if (Error error = fill_random(secret)) return error;
+  return secret;
+}
+
 Secret derive(std::span<const std::byte> key, std::span<const std::byte> purpose) {
   const Digest digest = hmac_sha256(key, purpose);
   Secret secret{};

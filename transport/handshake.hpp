@@ -24,6 +24,8 @@ namespace pith {
 
 using Secret = std::array<std::byte, 16>;
 
+// A random one.
+Expected<Secret> make_secret();
 // Another secret, which tells nothing of `key`.
 Secret derive(std::span<const std::byte> key, std::span<const std::byte> purpose);
 

@@ -14,7 +14,6 @@
 #include "core/clock.hpp"
 #include "core/packing.hpp"
 #include "core/waiting.hpp"
-#include "crypto/random_bytes.hpp"
 
 namespace pith {
 
@@ -46,9 +45,9 @@ class TcpNode final : public ControlNode {
   Error start(Gatherer& gatherer) {
     Expected<std::string> address = wire_.listen(host_);
     if (!address) return address.error();
-    Secret own{};
-    if (Error error = fill_random(own)) return error;
-    const auto blobs = gatherer.gather(Packer().text(*address).value(own).take());
+    const Expected<Secret> own = make_secret();
+    if (!own) return own.error();
+    const auto blobs = gatherer.gather(Packer().text(*address).value(*own).take());
     if (!blobs) return blobs.error();
     std::vector<std::string> addresses;
     std::string randoms;

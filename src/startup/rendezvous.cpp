@@ -21,7 +21,6 @@
 #include "core/log.hpp"
 #include "core/per_process.hpp"
 #include "core/run_together.hpp"
-#include "crypto/random_bytes.hpp"
 #include "startup/bootstrap_server.hpp"
 #include "startup/listen_host.hpp"
 #include "transport/descriptor_table.hpp"
@@ -231,7 +230,9 @@ Expected<UniqueId> Rendezvous::open(const std::string& host, double timeout_s, P
   UniqueId id;
   id.address = format_address(*address);
   id.members = members;
-  if (Error error = fill_random(id.secret)) return error;
+  const Expected<Secret> secret = make_secret();
+  if (!secret) return secret.error();
+  id.secret = *secret;
   Servers::instance().start(std::make_unique<BootstrapServer>(std::move(*listener), id, timeout_s));
   return id;
 }
