@@ -156,9 +156,11 @@ Error make(Call& call, const CollectiveArgs& args, const PairExchange& exchange,
   if (exchange.sends && start_send(*call.route(other(call)).transport, send)) --remaining;
   const bool was_sent = remaining == int{exchange.receives} && !send.error;
   // The header of a message is that of the one that goes the other way.
-  const bool has_ended =
-      was_sent && exchange.receives && take_at_once(call, args, exchange.finish, send, engine);
-  if (!has_ended) return wait_for_all(call, args, exchange, send, remaining, engine);
+  if (!was_sent ||
+      (exchange.receives && !take_at_once(call, args, exchange.finish, send, engine))) {
+    return wait_for_all(call, args, exchange, send, remaining, engine);
+  }
+  if (!exchange.receives) exchange.finish(call, args, nullptr);
   turn_at_times(call.number(), engine);
   return {};
 }
