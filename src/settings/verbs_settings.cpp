@@ -92,6 +92,7 @@ std::string VerbsSettings::text() const {
 
 Expected<VerbsSettings> parse_verbs_settings(const std::string& text) {
   VerbsSettings settings;
+  std::vector<std::string_view> known;
   std::string_view rest = text;
   while (!rest.empty()) {
     const std::string_view part = rest.substr(0, rest.find(','));
@@ -99,7 +100,12 @@ Expected<VerbsSettings> parse_verbs_settings(const std::string& text) {
     const std::size_t equals = part.find('=');
     const std::string_view value =
         equals == std::string_view::npos ? std::string_view() : part.substr(equals + 1);
-    if (Error error = set(settings, text, part.substr(0, equals), value)) return error;
+    const std::string_view key = part.substr(0, equals);
+    if (Error error = set(settings, text, key, value)) return error;
+    if (std::ranges::find(known, key) != known.end()) {
+      return refused(text, fmt::format("{}= comes twice", key));
+    }
+    known.push_back(key);
   }
   return settings;
 }

@@ -195,6 +195,7 @@ TEST_CASE("the settings of verbs are read, or refused with what was expected") {
   CHECK_THAT(why("mtu=8192"), ContainsSubstring("from 256 to 4096"));
   CHECK_THAT(why("gid=256"), ContainsSubstring("from 0 to 255"));
   CHECK_THAT(why("cache=1G"), ContainsSubstring("a number of bytes"));
+  CHECK_THAT(why("gid=1,mtu=1024,gid=2"), ContainsSubstring("gid= comes twice"));
   CHECK_THAT(why("device=rxe0"),
              ContainsSubstring("\"device\"") && ContainsSubstring("devices, cache, gid"));
 }

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "core/log.hpp"
 #include "transport/locked_memory.hpp"
 
 namespace pith {
@@ -62,6 +63,18 @@ bool allows(std::string_view wish, std::string_view device, int port) {
     if (name == device || name == whole) return !others;
   }
   return others;
+}
+
+// No error, as one setting may be for hosts that differ.
+void tell_missing(std::string_view wish, const std::vector<std::string>& devices) {
+  if (wish.starts_with('^')) wish.remove_prefix(1);
+  while (!wish.empty()) {
+    const std::string_view name = wish.substr(0, wish.find(','));
+    wish.remove_prefix(std::min(wish.size(), name.size() + 1));
+    if (std::ranges::find(devices, name.substr(0, name.find(':'))) != devices.end()) continue;
+    log(LogLevel::info, fmt::format("PITH_VERBS names the RDMA device {}, this host has {}", name,
+                                    fmt::join(devices, ", ")));
+  }
 }
 
 int mtu_of(int bytes) {
@@ -196,6 +209,7 @@ Expected<std::vector<std::unique_ptr<VerbsRail>>> VerbsRail::open_all(const Verb
   std::vector<std::string> names;
   names.reserve(static_cast<std::size_t>(count));
   for (int d = 0; d < count; ++d) names.emplace_back(verbs.get_device_name(devices[d]));
+  tell_missing(wish.devices, names);
   Error why_not(Code::system,
                 fmt::format("no RDMA port fits devices= of PITH_VERBS, which is \"{}\"; this host "
                             "has {}",
