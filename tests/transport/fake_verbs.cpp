@@ -439,6 +439,11 @@ VerbsLibrary make_library() {
 
 FakeVerbs& FakeVerbs::instance() { return network().settings; }
 
+void FakeVerbs::change(const std::function<void(FakeVerbs&)>& by) {
+  const Held held;
+  by(network().settings);
+}
+
 const VerbsLibrary& FakeVerbs::library() {
   static const VerbsLibrary verbs = make_library();
   return verbs;

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
 #include "transport/verbs/verbs_library.hpp"
 
@@ -28,6 +29,8 @@ struct FakeVerbs {
 
   // Requires that none of its objects exist.
   static FakeVerbs& instance();
+  // While other threads use them.
+  static void change(const std::function<void(FakeVerbs&)>& by);
   static const VerbsLibrary& library();
   // Objects that have been made and not destroyed, of all kinds.
   static int objects();

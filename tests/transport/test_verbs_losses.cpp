@@ -47,7 +47,7 @@ TEST_CASE("verbs: a lane over which nothing passes loses the peer", "[verbs]") {
           wish.devices = "^none";
           VerbsRank self(rank, names, written_from(), wish);
           self.meet(1 - rank, 1);
-          if (rank == 0) FakeVerbs::instance().cut_device = 1;
+          if (rank == 0) FakeVerbs::change([](FakeVerbs& fake) { fake.cut_device = 1; });
           SendOp* const sent = rank == 0 ? &self.send(1, 2, pattern(bytes, 2)) : nullptr;
           if (!sent) self.receive(0, 2, bytes);
           self.await_loss();
@@ -112,7 +112,7 @@ TEST_CASE("verbs: a device that reports nothing any more loses all peers", "[ver
           VerbsRank self(rank, names, unwatched());
           self.meet(1 - rank, 1);
           names.swap(rank, "met");
-          if (rank == 0) FakeVerbs::instance().polls_fail = true;
+          if (rank == 0) FakeVerbs::change([](FakeVerbs& fake) { fake.polls_fail = true; });
           lose(self, "reports no completions");
         }) == "");
 }
