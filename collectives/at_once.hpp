@@ -15,19 +15,19 @@ namespace pith {
 inline constexpr std::size_t at_once_bytes = 4096;
 
 // Reads the message with this header from where the transport has it, if it comes within the time
-// that a neighbour's takes. False: it has not come, or goes through the mailbox.
-inline bool take_front_at_once(const Call& call, int peer, const Header& header,
-                               const FrontReader& reader, const Engine& engine) {
-  constexpr int looks = 64;
-  // Among what is stored may be the message itself.
-  if (call.mailbox().backlog() != 0) return false;
+// that a neighbour's takes; ranks that share a core look once. Neither none nor taken: it goes
+// through the mailbox.
+inline Front take_front_at_once(const Call& call, int peer, const Header& header,
+                                const FrontReader& reader, const Engine& engine) {
+  constexpr int most_looks = 64;
   const auto& [transport, number] = call.route(peer);
-  for (int turn = engine.is_oversubscribed() ? looks - 1 : 0; turn < looks; ++turn) {
+  // Among what is stored may be the message itself.
+  if (call.mailbox().flow().backlog_of(number) != 0) return Front::hidden;
+  for (int look = engine.is_oversubscribed() ? most_looks : 0;; ++look) {
     const Front front = transport->take_front(number, header, reader);
-    if (front != Front::none) return front == Front::taken;
+    if (front != Front::none || look == most_looks) return front;
     relax();
   }
-  return false;
 }
 
 // Calls that end at once leave posted work and other sources alone; every so many of them a turn is

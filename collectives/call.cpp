@@ -9,7 +9,7 @@ Error Call::fail(const Error& error) const {
   return comm().revoked;
 }
 
-Error Call::too_long(std::size_t bytes) {
+Error message_too_long(std::size_t bytes) {
   return {Code::invalid_usage,
           fmt::format("a message of {} bytes, of at most {}: this algorithm does not cut its "
                       "messages, and is not to be forced (PITH_ALGO) on vectors this long",

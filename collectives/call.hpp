@@ -173,9 +173,10 @@ class Call {
 
   void prepare(Receive& receive, int from, std::uint16_t lane, std::uint32_t step) const;
   void prepare(Send& send, int to, std::uint16_t lane, std::uint32_t step, Bytes data) const;
+  // Of a message of this call, to or from any rank.
+  Header header(std::uint16_t lane, std::uint32_t step, std::size_t bytes) const;
 
  private:
-  static Error too_long(std::size_t bytes);
   std::uint16_t lane_of(std::uint16_t lane) const {
     return static_cast<std::uint16_t>(first_lane_ + lane);
   }
@@ -185,6 +186,8 @@ class Call {
   std::uint64_t digest_;
   std::uint16_t first_lane_ = 0;
 };
+
+Error message_too_long(std::size_t bytes);
 
 inline std::size_t ranks_of(const Call& call) { return static_cast<std::size_t>(call.size()); }
 
@@ -196,19 +199,25 @@ inline void Call::prepare(Receive& receive, int from, std::uint16_t lane,
   receive.digest = digest_;
 }
 
+inline Header Call::header(std::uint16_t lane, std::uint32_t step, std::size_t bytes) const {
+  Header header;
+  header.comm = context_.comm->id;
+  header.call = number_;
+  header.step = step;
+  header.lane = lane_of(lane);
+  header.length = static_cast<std::uint32_t>(bytes);
+  header.digest = digest_;
+  return header;
+}
+
 inline void Call::prepare(Send& send, int to, std::uint16_t lane, std::uint32_t step,
                           Bytes data) const {
   send.comm = context_.comm;
   send.peer = route(to).peer;
-  send.header.comm = context_.comm->id;
-  send.header.call = number_;
-  send.header.step = step;
-  send.header.lane = lane_of(lane);
-  send.header.length = static_cast<std::uint32_t>(data.size);
-  send.header.digest = digest_;
+  send.header = header(lane, step, data.size);
   send.data = data.data;
   if (data.size > message_bytes_max) [[unlikely]]
-    send.error = too_long(data.size);
+    send.error = message_too_long(data.size);
 }
 
 }  // namespace pith

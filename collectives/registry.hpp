@@ -25,6 +25,7 @@ PITH_ALGORITHM(broadcast_binomial);
 PITH_ALGORITHM(broadcast_chain);
 PITH_ALGORITHM(broadcast_views);
 PITH_ALGORITHM(broadcast_hierarchical);
+PITH_ALGORITHM(allgather_direct);
 PITH_ALGORITHM(allgather_ring);
 PITH_ALGORITHM(allgather_bruck);
 PITH_ALGORITHM(allgather_views);
@@ -33,6 +34,7 @@ PITH_ALGORITHM(barrier_dissemination);
 PITH_ALGORITHM(barrier_hierarchical);
 PITH_ALGORITHM(reduce_tree);
 PITH_ALGORITHM(reduce_hierarchical);
+PITH_ALGORITHM(reduce_scatter_direct);
 PITH_ALGORITHM(reduce_scatter_ring);
 PITH_ALGORITHM(reduce_scatter_recursive_halving);
 PITH_ALGORITHM(reduce_scatter_views);
@@ -75,6 +77,8 @@ inline constexpr std::array algorithm_table{
     Algorithm{"hierarchical", Collective::broadcast, broadcast_hierarchical,
               broadcast_hierarchical_cost, SendPattern::neighbours, any_ranks, false,
               HostNeed::several},
+    Algorithm{"direct", Collective::allgather, allgather_direct, allgather_direct_cost,
+              SendPattern::everyone, most_view_ranks, false, HostNeed::none, true, true},
     Algorithm{"ring", Collective::allgather, allgather_ring, allgather_ring_cost,
               SendPattern::neighbours},
     Algorithm{"bruck", Collective::allgather, allgather_bruck, allgather_bruck_cost},
@@ -90,6 +94,9 @@ inline constexpr std::array algorithm_table{
     Algorithm{"tree", Collective::reduce, reduce_tree, reduce_tree_cost},
     Algorithm{"hierarchical", Collective::reduce, reduce_hierarchical, reduce_hierarchical_cost,
               SendPattern::neighbours, any_ranks, false, HostNeed::several},
+    Algorithm{"direct", Collective::reduce_scatter, reduce_scatter_direct,
+              reduce_scatter_direct_cost, SendPattern::everyone, most_view_ranks, false,
+              HostNeed::none, true, true},
     Algorithm{"ring", Collective::reduce_scatter, reduce_scatter_ring, reduce_scatter_ring_cost,
               SendPattern::neighbours},
     Algorithm{"recursive_halving", Collective::reduce_scatter, reduce_scatter_recursive_halving,

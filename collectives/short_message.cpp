@@ -38,14 +38,13 @@ Error send_now(Call& own, int peer, Bytes data, Engine& engine) {
 }
 
 bool take_now(Call& own, int peer, Bytes into, Engine& engine) {
-  Send expected;
-  own.prepare(expected, peer, pair_lane, 0, into);
   const FrontReader reader{[](void* context, const std::byte* data) {
                              const Bytes& to = *static_cast<Bytes*>(context);
                              std::memcpy(to.data, data, to.size);
                            },
                            &into};
-  return take_front_at_once(own, peer, expected.header, reader, engine);
+  return take_front_at_once(own, peer, own.header(pair_lane, 0, into.size), reader, engine) ==
+         Front::taken;
 }
 
 }  // namespace

@@ -214,6 +214,8 @@ bool RingTransport::take(Peer& peer) {
 }
 
 Front RingTransport::take_front(int rank, const Header& header, const FrontReader& reader) {
+  if (!joined(rank)) [[unlikely]]
+    return Front::hidden;
   Peer& peer = *peers_[static_cast<std::size_t>(rank)];
   if (!peer.in.ready()) return Front::none;
   const RingMessage message = peer.in.front();

@@ -7,11 +7,13 @@
 // where ranks share memory, except for short blocks, where opening and closing
 // (handle_exchange.hpp) cost more than they save. Needs: P <= 32.
 #include "collectives/dense/sent_blocks.hpp"
+#include "collectives/dense/shared_copy.hpp"
 
 namespace pith {
 
 Task<Error> allgather_views(Call& call, CollectiveArgs args) {
-  HandleExchange handles(call, args.send, {}, copies_of(args.tuning));
+  const SharedCopy sent(call, args.send, args.tuning);
+  HandleExchange handles(call, sent.bytes(), {}, copies_of(args.tuning));
   co_return co_await handles.around(move_blocks(call, args, handles));
 }
 

@@ -13,6 +13,7 @@
 #include <optional>
 #include <utility>
 
+#include "collectives/inplace_vector.hpp"
 #include "collectives/typed_span.hpp"
 #include "core/peer_memory.hpp"
 
@@ -153,29 +154,15 @@ class HandleExchange {
 // The messages that one strand has borrowed at a time, at most one of each rank.
 class Leases {
  public:
-  Leases() = default;
-  Leases(const Leases&) = delete;
-  Leases& operator=(const Leases&) = delete;
-  ~Leases() { clear(); }
-
-  const std::byte* add(Borrowed&& lent) {
-    return std::construct_at(at(count_++), std::move(lent))->data;
-  }
+  const std::byte* add(Borrowed&& lent) { return lent_.add(std::move(lent)).data; }
   // The messages are not read after the fence.
   void give_back(Call& call, Fence fence) {
-    for (std::size_t i = 0; i < count_; ++i) call.give_back(*at(i), fence);
-    clear();
+    for (Borrowed& one : lent_.all()) call.give_back(one, fence);
+    lent_.clear();
   }
 
  private:
-  Borrowed* at(std::size_t i) { return reinterpret_cast<Borrowed*>(storage_) + i; }
-  void clear() {
-    std::destroy_n(at(0), count_);
-    count_ = 0;
-  }
-
-  std::size_t count_ = 0;
-  alignas(Borrowed) std::byte storage_[most_view_ranks * sizeof(Borrowed)];
+  InplaceVector<Borrowed, most_view_ranks> lent_;
 };
 
 }  // namespace pith

@@ -18,7 +18,7 @@ namespace pith {
 
 namespace {
 
-constexpr std::uint32_t rounds = 64;  // steps reserved for the messages of one piece
+constexpr std::uint32_t piece_steps = 64;  // steps reserved for the messages of one piece
 constexpr std::uint32_t fold_round = 62;
 constexpr std::uint32_t unfold_round = 63;
 
@@ -134,7 +134,7 @@ Task<Error> reduce_scatter_recursive_halving(Call& call, CollectiveArgs args) {
   for (std::uint32_t k = 0; k < columns.pieces(); ++k) {
     const Bytes result = columns.of_whole(args.recv, call.callers_rank(), k);
     const Piece piece(call, layout, columns, k, work.bytes());
-    const std::uint32_t step = k * rounds;
+    const std::uint32_t step = k * piece_steps;
     const Fence packed = piece.pack(call, args.send);
     if (rank >= q) {
       Error error = co_await call.send(rank - q, 0, step + fold_round, piece.all(), packed);

@@ -5,7 +5,7 @@
 #include <variant>
 
 #include "collectives/call_args.hpp"
-#include "collectives/dense/pair_call.hpp"
+#include "collectives/dense/short_call.hpp"
 #include "collectives/pair_windows.hpp"
 #include "collectives/short_message.hpp"
 #include "collectives/sparse/compressed_calls.hpp"
@@ -29,11 +29,10 @@ class CallTasks {
     std::visit([this](auto& kind) { complete(kind); }, args);
   }
 
-  // Makes a short collective of two ranks, or moves a lone short message, without a task, for a
-  // thread that waits for the call.
+  // Makes a short collective, or moves a lone short message, without a task, for a thread that
+  // waits for the call.
   bool make_at_once(Call& call, const CollectiveArgs& args, Engine& engine, Error& result) const {
-    return links_.size() == 2 &&
-           make_pair_call(call, args, links_.model().algorithm(args), engine, result);
+    return make_short_call(call, args, links_.model().algorithm(args), engine, result);
   }
   bool make_at_once(Call& call, const PairArgs& args, Engine& engine, Error& result) {
     return args.messages.size() == 1 &&

@@ -173,6 +173,13 @@ void Engine::rest_oversubscribed(unsigned idle_turns) {
   naps_left_ = yield_to_another_process() ? naps_after_time_slice : naps_left_ / 2;
 }
 
+bool Engine::pass_core() {
+  if (naps_left_ > 0 || contenders_.load(std::memory_order_relaxed) > 0) return false;
+  if (!yield_to_another_process()) return true;
+  naps_left_ = naps_after_time_slice;
+  return false;
+}
+
 void Engine::wake() {
   if (!napping_.load(std::memory_order_relaxed)) return;
   const std::uint64_t one = 1;

@@ -91,6 +91,9 @@ class Engine {
   // Waits, the longer the more idle turns have passed. Releases the token meanwhile if another
   // thread wants it. Precondition: the token is held; it is held again on return.
   void rest(unsigned idle_turns);
+  // Of more ranks than cores: lets another rank have the core. False: not now, since another thread
+  // wants the token, or another program has the core, so that a wait had better nap.
+  bool pass_core();
 
  private:
   friend class ProgressThread;

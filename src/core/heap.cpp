@@ -191,4 +191,31 @@ std::size_t Heap::kept_bytes() const {
   return kept_bytes_;
 }
 
+HeapRooms::~HeapRooms() {
+  for (const Room& room : rooms_) static_cast<void>(Heap::process().free(room.memory));
+}
+
+std::byte* HeapRooms::take(std::size_t bytes) {
+  const auto fits = [bytes](const Room& room) { return !room.is_taken && room.bytes >= bytes; };
+  const auto room = std::ranges::find_if(rooms_, fits);
+  if (room != rooms_.end()) {
+    room->is_taken = true;
+    return room->memory;
+  }
+  // A free one is too small for the calls of today.
+  const auto small = std::ranges::find_if(rooms_, [](const Room& one) { return !one.is_taken; });
+  if (small != rooms_.end()) {
+    static_cast<void>(Heap::process().free(small->memory));
+    rooms_.erase(small);
+  }
+  rooms_.reserve(rooms_.size() + 1);
+  auto* const memory = static_cast<std::byte*>(Heap::process().allocate(bytes));
+  if (memory) rooms_.push_back({memory, bytes, true});
+  return memory;
+}
+
+void HeapRooms::give_back(const std::byte* room) {
+  std::ranges::find(rooms_, room, &Room::memory)->is_taken = false;
+}
+
 }  // namespace pith

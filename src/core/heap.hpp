@@ -12,6 +12,7 @@
 #include <map>
 #include <mutex>
 #include <unordered_map>
+#include <vector>
 
 #include "core/error.hpp"
 
@@ -72,6 +73,32 @@ class Heap {
   Ranges kept_;       // free, with pages
   std::size_t kept_bytes_ = 0;
   std::unordered_map<std::size_t, std::size_t> used_;
+};
+
+// Memory of the process's heap that the calls of a communicator use in turn, so that a series of
+// calls allocates only at first. Not thread-safe.
+class HeapRooms {
+ public:
+  HeapRooms() = default;
+  ~HeapRooms();
+  HeapRooms& operator=(HeapRooms&& other) noexcept {
+    rooms_.swap(other.rooms_);
+    return *this;
+  }
+
+  // Null if there is no memory.
+  std::byte* take(std::size_t bytes);
+  // What a failed call has taken is never given back, as peers whose calls end well may still read
+  // it.
+  void give_back(const std::byte* room);
+
+ private:
+  struct Room {
+    std::byte* memory;
+    std::size_t bytes;
+    bool is_taken;
+  };
+  std::vector<Room> rooms_;
 };
 
 }  // namespace pith

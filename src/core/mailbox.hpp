@@ -100,9 +100,9 @@ class Mailbox {
   std::size_t buffers_out() const { return heap_.out(); }
   // Bytes of these buffers and of those kept for reuse.
   std::size_t buffer_bytes() const { return heap_.bytes(); }
-  // Bytes of all messages, of any peer, that are stored or arriving without a receive, with the
-  // overhead of keeping them.
-  std::size_t backlog() const { return flow_.backlog(); }
+  // Bytes of messages that are stored or arriving without a receive, with the overhead of keeping
+  // them.
+  const FlowControl& flow() const { return flow_; }
   // For deadlock reports: calls f(peer, tag) for each waiting receive.
   template <class F>
   void for_each_waiting(F&& f) const {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/heap.hpp"
 #include "core/memory.hpp"
 
 namespace pith {
@@ -50,6 +51,7 @@ struct CommState {
   std::uint32_t id = 0;
   Error revoked;
   bool exposed = false;  // peers have been given access to memory of this rank
+  HeapRooms rooms;
 };
 
 struct Operation {

@@ -105,7 +105,7 @@ typedef struct {
   size_t size;
   unsigned int magic;
   unsigned int version;
-  float estimatedTime; /* seconds */
+  float estimatedTime; /* microseconds */
 } ncclSimInfo_t;
 #define NCCL_SIM_INFO_INITIALIZER \
   { sizeof(ncclSimInfo_t), NCCL_SIM_INFO_MAGIC, NCCL_VERSION_CODE, -1.0f }

@@ -13,6 +13,7 @@
 #include "core/log.hpp"
 #include "nccl/conf_file.hpp"
 #include "nccl/log_lines.hpp"
+#include "nccl/rdma_devices.hpp"
 #include "settings/settings.hpp"
 #include "transport/transport_table.hpp"
 
@@ -51,6 +52,7 @@ constexpr auto names = std::to_array<std::string_view>({"NCCL_DEBUG",
                                                         "NCCL_IB_TIMEOUT",
                                                         "NCCL_IB_PCI_RELAXED_ORDERING",
                                                         "NCCL_IB_TC",
+                                                        "NCCL_IB_PKEY",
                                                         "NCCL_IB_SL"});
 
 // Variables that users set and that have no effect here.
@@ -242,19 +244,6 @@ std::string patience_of(const Variables& variables) {
                                            : std::string();
 }
 
-// UCX takes full names with a port; NCCL's list may also contain prefixes or exclusions, which are
-// not translated.
-std::string devices_of(const std::string& list) {
-  std::vector<std::string> devices;
-  for (const std::string& device : split(list.starts_with('=') ? list.substr(1) : list, ',')) {
-    const bool is_whole = device.size() > 1 && device.find_first_of("^=*") == std::string::npos &&
-                          std::isdigit(static_cast<unsigned char>(device.back())) != 0;
-    if (!is_whole) return {};
-    devices.push_back(device.find(':') == std::string::npos ? device + ":1" : device);
-  }
-  return fmt::format("{}", fmt::join(devices, ","));
-}
-
 // InfiniBand counts doublings of 4.096 microseconds; UCX takes a time and rounds it.
 std::string ib_timeout_of(const Variables& variables) {
   constexpr int most = 31;
@@ -275,7 +264,7 @@ bool is_never(const std::string& level) { return level == "LOC" || level == "0";
 
 // Translates NCCL's variables to UCX's.
 void set_up_ucx(const Variables& variables, std::map<std::string, std::string>& defaults) {
-  defaults["UCX_NET_DEVICES"] = devices_of(value_of(variables, "NCCL_IB_HCA"));
+  defaults["UCX_NET_DEVICES"] = rdma_devices(value_of(variables, "NCCL_IB_HCA"));
   defaults["UCX_IB_GID_INDEX"] = value_of(variables, "NCCL_IB_GID_INDEX");
   defaults["UCX_RC_RETRY_COUNT"] = value_of(variables, "NCCL_IB_RETRY_CNT");
   defaults["UCX_IB_TRAFFIC_CLASS"] = value_of(variables, "NCCL_IB_TC");
@@ -287,7 +276,7 @@ void set_up_ucx(const Variables& variables, std::map<std::string, std::string>& 
 // Translates them to our own setting of RDMA devices. Empty: none of them says anything.
 std::string verbs_of(const Variables& variables) {
   VerbsSettings verbs;
-  verbs.devices = devices_of(value_of(variables, "NCCL_IB_HCA"));
+  verbs.devices = rdma_devices(value_of(variables, "NCCL_IB_HCA"));
   const auto set = [&](const char* name, int least, int most, int& out) {
     const int number = number_of(variables, name);
     const bool given = !value_of(variables, name).empty();
@@ -374,7 +363,7 @@ std::vector<std::string> variables_without_effect() {
   const std::string plugin = in_lower_case(value_of(variables, "NCCL_NET_PLUGIN"));
   if (!plugin.empty() && plugin != "none") found.emplace_back("NCCL_NET_PLUGIN");
   const std::string devices = value_of(variables, "NCCL_IB_HCA");
-  if (!devices.empty() && devices_of(devices).empty()) found.emplace_back("NCCL_IB_HCA");
+  if (!devices.empty() && rdma_devices(devices).empty()) found.emplace_back("NCCL_IB_HCA");
   return found;
 }
 

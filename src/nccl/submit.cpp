@@ -250,7 +250,7 @@ Error simulate(ncclSimInfo_t* info) {
   double seconds = 0;
   for (const Waiting& one : calls) seconds += seconds_of(one);
   for (const Group::Planned& one : *planned) seconds += seconds_of(one);
-  if (info && seconds > 0) info->estimatedTime = static_cast<float>(seconds);
+  if (info && seconds > 0) info->estimatedTime = static_cast<float>(seconds * 1e6);
   return {};
 }
 

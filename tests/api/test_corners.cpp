@@ -99,7 +99,33 @@ void overtaken_calls(Rank& self) {
   ensure(completed == calls + 1, "completed are " + std::to_string(completed));
 }
 
+// Blocks of private memory as long as those that one rank copies for all others, and longer ones.
+void long_blocks(Rank& self) {
+  const Comm comm(self.join());
+  const auto ranks = static_cast<std::size_t>(self.size);
+  for (const std::size_t count : {65535, 65536, 300'000, 1'048'576, 1'048'577}) {
+    for (int round = 0; round < 3; ++round) {
+      std::vector<std::int32_t> send(count, 10 * self.rank + round);
+      send.back() = self.rank;
+      std::vector<std::int32_t> recv(ranks * count);
+      ok(pithAllGather(send.data(), recv.data(), count, pithInt32, comm, nullptr));
+      for (std::size_t i = 0; i < recv.size(); ++i) {
+        const int from = static_cast<int>(i / count);
+        ensure(recv[i] == (i % count == count - 1 ? from : 10 * from + round), "a wrong element");
+      }
+    }
+  }
+}
+
 }  // namespace
+
+TEST_CASE("long blocks of private memory", "[corners]") {
+  for (Setup setup : every_link()) {
+    INFO(name_of(setup));
+    setup.environment = {{"PITH_ALGO", "allgather:views"}};
+    CHECK(run(3, setup, long_blocks) == "");
+  }
+}
 
 TEST_CASE("calls of nothing wait for nobody", "[corners]") {
   everywhere(2, 2, empty_calls_wait_for_nobody);

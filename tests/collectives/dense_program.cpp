@@ -389,7 +389,7 @@ namespace {
 // Of a call that has ended well: its caller would be told that other ranks make another one.
 std::string find_left_over(World& world) {
   for (int rank = 0; rank < world.size(); ++rank) {
-    const std::size_t bytes = world.mailbox(rank).backlog();
+    const std::size_t bytes = world.mailbox(rank).flow().backlog();
     if (bytes != 0) return fmt::format("rank {}: {} bytes that nobody receives", rank, bytes);
   }
   return {};

@@ -44,7 +44,7 @@ std::size_t most_kept(World& world, Programs& programs) {
   std::size_t most = 0;
   while (world.sim().step()) {
     for (int rank = 0; rank < world.size(); ++rank) {
-      most = std::max(most, world.mailbox(rank).backlog());
+      most = std::max(most, world.mailbox(rank).flow().backlog());
     }
   }
   for (const Error& error : world.finish()) CHECK(!error);

@@ -194,7 +194,7 @@ std::string run_case(const UnevenCase& c, SimConfig config) {
   }
   for (int rank = 0; rank < c.ranks && failure.empty(); ++rank) {
     failure = program.check_result(rank);
-    const std::size_t left = world.mailbox(rank).backlog();
+    const std::size_t left = world.mailbox(rank).flow().backlog();
     if (left != 0) failure = fmt::format("rank {}: {} bytes that nobody receives", rank, left);
   }
   if (failure.empty()) failure = world.leaks();

@@ -141,11 +141,11 @@ TEST_CASE_METHOD(MailboxFixture,
                  "[mailbox]") {
   mailbox.limit_total_backlog(1000);
   const Data data = message(600);
-  CHECK(mailbox.backlog() == 0);
+  CHECK(mailbox.flow().backlog() == 0);
   mailbox.deliver(peer, header(1, 600), data.data(), nullptr, 0);
   CHECK(mailbox.accepts(peer));
   mailbox.deliver(peer + 1, header(1, 600), data.data(), nullptr, 0);
-  CHECK(mailbox.backlog() >= 1200);
+  CHECK(mailbox.flow().backlog() >= 1200);
   CHECK(!mailbox.accepts(peer));
   CHECK(!mailbox.accepts(peer + 1));
   CHECK(mailbox.accepts(peer + 2));
@@ -156,7 +156,7 @@ TEST_CASE_METHOD(MailboxFixture,
   CHECK(mailbox.accepts(peer));
   CHECK(mailbox.accepts(peer + 1));
   mailbox.forget(header(1, 600).comm);
-  CHECK(mailbox.backlog() == 0);
+  CHECK(mailbox.flow().backlog() == 0);
 }
 
 TEST_CASE_METHOD(MailboxFixture, "a message arrives in pieces", "[mailbox]") {

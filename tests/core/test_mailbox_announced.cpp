@@ -111,7 +111,7 @@ TEST_CASE_METHOD(MailboxFixture, "revoking leaves scratch to what is still fetch
   CHECK(device.withheld == 0);
   CHECK(device.out == 0);
   CHECK(mailbox.waiting() == 0);
-  CHECK(mailbox.backlog() == 0);
+  CHECK(mailbox.flow().backlog() == 0);
 }
 
 TEST_CASE_METHOD(MailboxFixture, "an announced message may never come", "[mailbox]") {
@@ -127,7 +127,7 @@ TEST_CASE_METHOD(MailboxFixture, "an announced message may never come", "[mailbo
   REQUIRE(task.done());
   CHECK(std::string(task.result().message()) == "lost");
   CHECK(mailbox.buffers_out() == 0);
-  CHECK(mailbox.backlog() == 0);
+  CHECK(mailbox.flow().backlog() == 0);
   CHECK(source.dropped.empty());
 }
 

@@ -283,10 +283,6 @@ EXPORTED ncclResult_t ncclAllGather(const void* send, void* recv, size_t count, 
   if (comm && comm->meeting) return enqueue(all_gather, send, recv, count, type, 0, comm, stream);
   return leave(recv, count, mark, comm);
 }
-EXPORTED ncclResult_t ncclAlltoAll(const void* send, void* recv, size_t count, ncclDataType_t type,
-                                   ncclComm_t comm, cudaStream_t stream) {
-  return ncclAllGather(send, recv, count, type, comm, stream);
-}
 EXPORTED ncclResult_t ncclReduceScatter(const void* send, void* recv, size_t count,
                                         ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
                                         cudaStream_t stream) {
@@ -294,6 +290,12 @@ EXPORTED ncclResult_t ncclReduceScatter(const void* send, void* recv, size_t cou
   if (comm && comm->meeting) {
     return enqueue(reduce_scatter, send, recv, count, type, 0, comm, stream);
   }
+  return ncclAllGather(send, recv, count, type, comm, stream);
+}
+
+#ifndef BEFORE_2_28
+EXPORTED ncclResult_t ncclAlltoAll(const void* send, void* recv, size_t count, ncclDataType_t type,
+                                   ncclComm_t comm, cudaStream_t stream) {
   return ncclAllGather(send, recv, count, type, comm, stream);
 }
 
@@ -305,6 +307,7 @@ EXPORTED ncclResult_t ncclReduceScatter(const void* send, void* recv, size_t cou
   }
 ROOTED(ncclGather)
 ROOTED(ncclScatter)
+#endif
 
 EXPORTED ncclResult_t ncclSend(const void* send, size_t count, ncclDataType_t type, int peer,
                                ncclComm_t comm, cudaStream_t stream) {

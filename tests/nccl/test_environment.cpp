@@ -9,9 +9,11 @@
 #include "catch.hpp"
 #include "nccl/conf_file.hpp"
 #include "nccl/environment.hpp"
+#include "nccl/rdma_devices.hpp"
 #include "settings/settings.hpp"
 #include "settings/settings_origin.hpp"
 #include "startup/listen_host.hpp"
+#include "tests/model/temporary_folder.hpp"
 
 using namespace pith;
 
@@ -169,14 +171,32 @@ TEST_CASE("NCCL's variables of InfiniBand are UCX's", "[nccl]") {
     CHECK(told == !found.contains("NET_DEVICES"));
     return told ? "" : found.at("NET_DEVICES");
   };
-  CHECK(devices("mlx5_0") == "mlx5_0:1");
-  CHECK(devices("=mlx5_0:1,mlx5_3:2") == "mlx5_0:1,mlx5_3:2");
-  CHECK(devices("mlx5_") == "");  // a beginning
-  CHECK(devices("^mlx5_1") == "");
-  CHECK(devices("^=mlx5_1") == "");
+  CHECK(devices("=nic9_0,nic9_3:2") == "nic9_0:1,nic9_3:2");
+  CHECK(devices("nic9") == "");  // no device here begins so
   const Environment variables({{"NCCL_IB_TC", "106"}, {"NCCL_IB_DISABLE", "1"}});
   CHECK(settings_now().transport == "^verbs,ucx");
   CHECK(defaults_of_library("UCX_") == Variables{{"IB_TRAFFIC_CLASS", "106"}});
+  const Environment key({{"NCCL_IB_PKEY", "3"}});
+  CHECK(settings_now().verbs.pkey == 3);
+}
+
+TEST_CASE("NCCL's names of devices may be beginnings", "[nccl]") {
+  const test::TemporaryFolder folder;
+  for (const char* port :
+       {"mlx5_1/ports/1", "mlx5_1/ports/2", "mlx5_10/ports/1", "mlx4_0/ports/1"}) {
+    std::filesystem::create_directories(std::filesystem::path(folder.path()) / port);
+  }
+  const auto left = [&](const char* list) { return nccl::rdma_devices(list, folder.path()); };
+  CHECK(left("mlx5") == "mlx5_1:1,mlx5_1:2,mlx5_10:1");
+  CHECK(left("mlx5_1:1") == "mlx5_1:1,mlx5_10:1");
+  CHECK(left("=mlx5_1") == "mlx5_1:1,mlx5_1:2");
+  CHECK(left("=mlx5_1:2,mlx4_0") == "mlx4_0:1,mlx5_1:2");
+  CHECK(left("^mlx5") == "mlx4_0:1");
+  CHECK(left("^=mlx5_1:1,mlx4_0:1") == "mlx5_1:2,mlx5_10:1");
+  CHECK(left("mlx5_2") == "");
+  CHECK(left("=mlx5_2") == "mlx5_2:1");  // the transports say that it is missing
+  CHECK(left("^mlx") == "");
+  for (const char* nothing : {"", "^", "=", ",", ":1"}) CHECK(left(nothing) == "");
 }
 
 TEST_CASE("how long InfiniBand waits, and what it may do", "[nccl]") {

@@ -45,6 +45,11 @@ class FlowControl {
     const Counts* of_peer = find(peer);
     return of_peer && of_peer->waiting != 0;
   }
+  std::size_t backlog_of(int peer) const {
+    if (backlog_ == 0) return 0;
+    const Counts* of_peer = find(peer);
+    return of_peer ? of_peer->backlog : 0;
+  }
   // Of all peers.
   std::size_t waiting() const { return waiting_; }
   std::size_t backlog() const { return backlog_; }

@@ -99,7 +99,13 @@ Expected<std::unique_ptr<Fallback>> Fallback::load(const std::string& path,
 #define NCCL_FALLBACK_FIND(name) \
   if (!find(library, #name, fallback->name)) missing = #name;
   NCCL_FALLBACK_FUNCTIONS(NCCL_FALLBACK_FIND)
+  const char* const needed = missing;
+  NCCL_FALLBACK_NEWER_FUNCTIONS(NCCL_FALLBACK_FIND)
+  missing = needed;
 #undef NCCL_FALLBACK_FIND
+  if (!fallback->ncclAlltoAll) fallback->kinds_ &= ~bit(Kind::alltoall);
+  if (!fallback->ncclGather) fallback->kinds_ &= ~bit(Kind::gather);
+  if (!fallback->ncclScatter) fallback->kinds_ &= ~bit(Kind::scatter);
   const bool is_us = !missing && (fallback->ncclGetVersion == &::ncclGetVersion ||
                                   fallback->ncclGetVersion == &::pncclGetVersion);
   if (!missing && !is_us) return fallback;

@@ -20,7 +20,7 @@
 
 namespace pith::nccl {
 
-// X(name) for every function that we call there.
+// X(name) for every function that we call there, and those that came with NCCL 2.28.
 #define NCCL_FALLBACK_FUNCTIONS(X) \
   X(ncclGetVersion)                \
   X(ncclGetUniqueId)               \
@@ -39,11 +39,12 @@ namespace pith::nccl {
   X(ncclReduce)                    \
   X(ncclAllGather)                 \
   X(ncclReduceScatter)             \
-  X(ncclAlltoAll)                  \
-  X(ncclGather)                    \
-  X(ncclScatter)                   \
   X(ncclSend)                      \
   X(ncclRecv)
+#define NCCL_FALLBACK_NEWER_FUNCTIONS(X) \
+  X(ncclAlltoAll)                        \
+  X(ncclGather)                          \
+  X(ncclScatter)
 
 class Fallback {
  public:
@@ -73,6 +74,7 @@ class Fallback {
 // NOLINTNEXTLINE(bugprone-macro-parentheses)
 #define NCCL_FALLBACK_FIELD(name) decltype(&::name) name = nullptr;
   NCCL_FALLBACK_FUNCTIONS(NCCL_FALLBACK_FIELD)
+  NCCL_FALLBACK_NEWER_FUNCTIONS(NCCL_FALLBACK_FIELD)  // null where the kind is not served there
 #undef NCCL_FALLBACK_FIELD
 
  private:

@@ -1,5 +1,5 @@
-// Short collectives of two ranks, which a waiting thread makes without a coroutine: whatever the
-// other rank does meanwhile, and whichever way it makes the same call.
+// Short collectives, which a waiting thread makes without a coroutine: whatever the other ranks do
+// meanwhile, and whichever way they make the same call.
 #include <thread>
 
 #include "everywhere.hpp"
@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::array<std::size_t, 9> counts = {0, 1, 3, 6, 7, 64, 256, 1024, 1025};
 
-// Collectives that are one message each way between two ranks, or one.
+// Collectives in which each rank sends at most one message to each other rank.
 enum class Kind { allreduce, allgather, reduce_scatter, alltoall, broadcast };
 constexpr int kinds = 5;
 
@@ -24,6 +24,7 @@ std::int32_t share_of(int rank, int number, int to) {
 struct Call {
   Kind kind;
   int rank;
+  int ranks;
   int number;
   std::size_t count;
   std::vector<std::int32_t> send;
@@ -32,17 +33,18 @@ struct Call {
   Call(const Rank& self, int its_number, std::size_t its_count, Kind its_kind = Kind::allreduce)
       : kind(its_kind),
         rank(self.rank),
+        ranks(self.size),
         number(its_number),
         count(its_count),
-        send(2 * count),
-        recv(2 * count) {
+        send(static_cast<std::size_t>(ranks) * count),
+        recv(send.size()) {
     for (std::size_t i = 0; i < send.size(); ++i) {
-      send[i] = share_of(rank, number, has_blocks() && i >= count ? 1 : 0);
+      send[i] = share_of(rank, number, has_blocks() ? static_cast<int>(i / count) : 0);
     }
   }
   bool has_blocks() const { return kind == Kind::reduce_scatter || kind == Kind::alltoall; }
   bool is_in_place() const { return number % 3 == 0 && kind != Kind::alltoall; }
-  int root() const { return number / 2 % 2; }
+  int root() const { return number / 2 % ranks; }
   std::size_t own() const { return static_cast<std::size_t>(rank) * count; }
 
   // What `recv` holds in block `from`, if that is one of its blocks.
@@ -54,14 +56,18 @@ struct Call {
         return share_of(from, number, to);
       case Kind::broadcast:
         return share_of(root(), number, 0);
-      default:
-        return share_of(0, number, to) + share_of(1, number, to);
+      default: {
+        std::int32_t sum = 0;
+        for (int one = 0; one < ranks; ++one) sum += share_of(one, number, to);
+        return sum;
+      }
     }
   }
   void check(const std::int32_t* got) const {
     const bool gathers = kind == Kind::allgather || kind == Kind::alltoall;
-    for (std::size_t i = 0; i < (gathers ? 2 * count : count); ++i) {
-      ensure(got[i] == expected(i < count ? 0 : 1), "a wrong element: " + std::to_string(got[i]));
+    for (std::size_t i = 0; i < (gathers ? recv.size() : count); ++i) {
+      ensure(got[i] == expected(static_cast<int>(i / count)),
+             "a wrong element: " + std::to_string(got[i]));
     }
   }
   const std::int32_t* run_and_find(pithComm_t comm, pithResult_t& result) {
@@ -122,14 +128,14 @@ void make_in_background(const Rank& self, pithComm_t comm, int number, std::size
   call.check(got);
 }
 
-// One rank waits for each call, the other one makes some of them in the background.
+// Each rank makes some calls in the background, and waits in the others.
 void ways_mix(Rank& self) {
   const Comm comm(self.join());
   int number = 0;
   for (int round = 0; round < 20; ++round) {
     for (const std::size_t count : counts) {
       for (int kind = 0; kind < kinds; ++kind) {
-        const bool in_background = ++number % 4 == self.rank;
+        const bool in_background = ++number % (2 * self.size) == self.rank;
         const auto make_it = in_background ? make_in_background : make;
         make_it(self, comm, number, count, static_cast<Kind>(kind));
       }
@@ -137,11 +143,11 @@ void ways_mix(Rank& self) {
   }
 }
 
-// The peer's message is not there when it is first looked for.
+// A message is not there when it is first looked for.
 void one_is_late(Rank& self) {
   const Comm comm(self.join());
   for (int number = 0; number < 50; ++number) {
-    if (number % 2 == self.rank) sleep_s(0.002);
+    if (number % self.size == self.rank) sleep_s(0.002);
     make(self, comm, number, counts[static_cast<std::size_t>(number) % counts.size()],
          static_cast<Kind>(number / 2 % kinds));
   }
@@ -155,7 +161,7 @@ void others_come_before(Rank& self) {
     std::vector<std::int32_t> ahead(1 + static_cast<std::size_t>(number) * 10, number);
     if (self.rank == 0) ok(pithSend(ahead.data(), ahead.size(), pithInt32, 1, comm, nullptr));
     make(self, comm, number, 2, static_cast<Kind>(number % kinds));
-    if (self.rank == 0) continue;
+    if (self.rank != 1) continue;
     std::vector<std::int32_t> got(ahead.size());
     ok(pithRecv(got.data(), got.size(), pithInt32, 0, comm, nullptr));
     ensure(got == ahead, "another message");
@@ -165,7 +171,7 @@ void others_come_before(Rank& self) {
 void average(const Rank& self, pithComm_t comm, pithDataType_t type, unsigned low, unsigned high) {
   std::array<char, 16> send{};
   std::array<char, 16> recv{};
-  for (std::size_t i = 0; i < 2; ++i) store(send.data(), i, type, self.rank == 0 ? low : high);
+  for (std::size_t i = 0; i < 2; ++i) store(send.data(), i, type, self.rank % 2 == 0 ? low : high);
   ok(pithAllReduce(send.data(), recv.data(), 2, type, pithAvg, comm, nullptr));
   for (std::size_t i = 0; i < 2; ++i) {
     ensure(holds(recv.data(), i, type, (low + high) / 2), "a wrong mean");
@@ -189,12 +195,12 @@ void counts_differ(Rank& self) {
   ok(pithCommAbort(comm));
 }
 
-// Both ranks leave: rank 0 by another thread, while it waits.
+// All ranks leave: rank 0 by another thread, while it waits.
 void aborted(Rank& self) {
   pithComm_t comm = self.join();
   make(self, comm, 0, 2);
   self.meet();
-  if (self.rank == 1) {
+  if (self.rank != 0) {
     self.meet();
     ok(pithCommAbort(comm));
     return;
@@ -225,16 +231,33 @@ void one_dies(Rank& self) {
 
 }  // namespace
 
-TEST_CASE("a short pair mixes with groups", "[pairs]") { on_every_link(2, ways_mix); }
-TEST_CASE("a short pair waits for a late rank", "[pairs]") { on_every_link(2, one_is_late); }
-TEST_CASE("a short pair among other messages", "[pairs]") { on_every_link(2, others_come_before); }
-TEST_CASE("averages of a short pair", "[pairs]") { on_every_link(2, averages); }
-TEST_CASE("a short pair disagrees", "[pairs]") { on_every_link(2, counts_differ); }
-TEST_CASE("a short pair is aborted", "[pairs]") { on_every_link(2, aborted); }
-TEST_CASE("a rank of a short pair dies", "[pairs]") {
-  for (Setup setup : between_processes()) {
+TEST_CASE("a short pair mixes with groups", "[short]") { on_every_link(2, ways_mix); }
+TEST_CASE("short calls mix with groups", "[short]") { everywhere(3, 4, ways_mix); }
+TEST_CASE("short calls by algorithms of one round", "[short]") {
+  for (Setup setup : every_link()) {
     INFO(name_of(setup));
-    setup.may_be_killed = true;
-    CHECK(run(2, setup, one_dies) == "");
+    setup.environment.emplace_back("PITH_ALGO",
+                                   "allreduce:direct,allgather:direct,reduce_scatter:direct");
+    CHECK(run(3, setup, ways_mix) == "");
+    CHECK(run(2, setup, others_come_before) == "");
+  }
+}
+TEST_CASE("a short pair waits for a late rank", "[short]") { on_every_link(2, one_is_late); }
+TEST_CASE("short calls wait for a late rank", "[short]") { everywhere(3, 4, one_is_late); }
+TEST_CASE("a short pair among other messages", "[short]") { on_every_link(2, others_come_before); }
+TEST_CASE("short calls among other messages", "[short]") { everywhere(4, 4, others_come_before); }
+TEST_CASE("averages of a short pair", "[short]") { on_every_link(2, averages); }
+TEST_CASE("averages of short calls", "[short]") { everywhere(4, 4, averages); }
+TEST_CASE("a short pair disagrees", "[short]") { on_every_link(2, counts_differ); }
+TEST_CASE("short calls disagree", "[short]") { everywhere(3, 3, counts_differ); }
+TEST_CASE("a short pair is aborted", "[short]") { on_every_link(2, aborted); }
+TEST_CASE("a short call is aborted", "[short]") { everywhere(4, 4, aborted); }
+TEST_CASE("a rank of a short call dies", "[short]") {
+  for (Setup setup : between_processes()) {
+    for (const int ranks : {2, 3}) {
+      INFO(name_of(setup) << ", " << ranks << " ranks");
+      setup.may_be_killed = true;
+      CHECK(run(ranks, setup, one_dies) == "");
+    }
   }
 }
