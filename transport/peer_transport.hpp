@@ -28,6 +28,7 @@ enum class LinkState : std::uint8_t {
 
 class PeerTransport : public Transport {
  public:
+  using Transport::Transport;
   // Opens what peers connect to. Returns the address for them: bytes, not text.
   virtual Expected<std::string> listen() = 0;
   // `addresses` by rank, as listen() returned them; empty: do not try that peer. attached[p] tells

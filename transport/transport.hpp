@@ -49,6 +49,7 @@ struct FrontReader {
 
 class Transport : public Pollable {
  public:
+  using Pollable::Pollable;
   virtual std::string_view name() const = 0;
 
   // True: complete at once (send.error has the result). False: the waiter is resumed once the bytes

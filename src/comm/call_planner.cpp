@@ -56,7 +56,7 @@ void CallPlanner::Learned::adopt(Collective collective, SizeClass size, const Ch
   seat.usual_until = 0;
 }
 
-void CallPlanner::Learned::plan(CollectiveArgs& args) {
+void CallPlanner::Learned::plan(CollectiveArgs& args, const Model& model) {
   const std::size_t bytes = bytes_of(args);
   const SizeClass size(bytes);
   Seat& seat = seats[static_cast<std::size_t>(args.collective)][size.index()];
@@ -65,6 +65,13 @@ void CallPlanner::Learned::plan(CollectiveArgs& args) {
                                        : turn_in(seat, choices.at(args.collective, size), count);
   if (bytes == 0) args.plan = {args.plan.algorithm, args.plan.variant};
   if (args.plan.variant != Variant::usual) args.tuning = varied(args.tuning, args.plan.variant);
+  if (args.plan.algorithm != nullptr) return;
+  if (seat.bytes != bytes || seat.epoch != args.tuning.epoch) {
+    seat.by_model = &model.algorithm(args.collective, bytes);
+    seat.bytes = bytes;
+    seat.epoch = args.tuning.epoch;
+  }
+  args.plan.algorithm = seat.by_model;
 }
 
 void CallPlanner::Learned::plan_uneven(CollectiveArgs& args) const {

@@ -36,7 +36,7 @@ class CallPlanner {
   void plan(CollectiveArgs& args) {
     if (!learned_ || args.wire.is_used()) return;
     if (args.uneven.used()) return learned_->plan_uneven(args);
-    learned_->plan(args);
+    learned_->plan(args, model_);
   }
 
   // By any thread.
@@ -54,6 +54,11 @@ class CallPlanner {
       bool is_always_timed = false;
       CallRun kind;  // see call_time.hpp
       CallPlan usual;
+      // What the model has chosen for so many bytes by these parameters. Rules have borders inside
+      // a size class.
+      std::size_t bytes = no_bytes;
+      std::uint32_t epoch = 0;
+      const Algorithm* by_model = nullptr;
       ToldRun run;  // used by the calls while they run, under the engine's token
     };
     std::mutex mutex;  // for other threads, while `choices` changes
@@ -62,7 +67,7 @@ class CallPlanner {
     std::array<std::array<Seat, SizeClass::count>, collective_count> seats{};
 
     void adopt(Collective collective, SizeClass size, const Choices& wanted);
-    void plan(CollectiveArgs& args);
+    void plan(CollectiveArgs& args, const Model& model);
     void plan_uneven(CollectiveArgs& args) const;
     static CallPlan turn_in(Seat& seat, const Choices::Cell& cell, std::uint32_t count);
   };

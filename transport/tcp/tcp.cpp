@@ -30,7 +30,8 @@ constexpr std::size_t turn_bytes = std::size_t{256} << 10;
 
 TcpTransport::TcpTransport(Scheduler& scheduler, Mailbox& mailbox, int rank, int ranks,
                            const Secret& secret, const TcpOptions& options)
-    : scheduler_(scheduler),
+    : PeerTransport(Looks::into_kernel),
+      scheduler_(scheduler),
       mailbox_(mailbox),
       rank_(rank),
       ranks_(ranks),

@@ -35,10 +35,11 @@ void Dispute::begin(int peer, std::uint32_t call) {
 
 Error Dispute::check_left_over(std::uint32_t call) {
   Engine& engine = links_.engine();
+  if (engine.mailbox().flow().backlog() == 0) [[likely]]
+    return {};
   const CommState& state = links_.state();
   const Mailbox::LeftOver left = engine.mailbox().find_left_over(state.id, call);
-  if (left.peer < 0) [[likely]]
-    return {};
+  if (left.peer < 0) return {};
   begin(left.peer, left.call);
   const std::uint64_t until = monotonic_ns() + 2 * patience_ns;
   engine.drive_until([&] { return state.revoked || monotonic_ns() > until; });
