@@ -60,12 +60,12 @@ std::string rdma_devices(const std::string& list, const std::filesystem::path& f
         const bool fits = in_full ? one.device == device : device.starts_with(one.device);
         return fits && (one.number.empty() || one.number == number);
       });
-      if (is_named != excludes) left.push_back(device + ":" + number);
+      if (is_named != excludes) left.push_back(fmt::format("{}:{}", device, number));
     }
   }
   if (left.empty() && in_full && !excludes) {
     for (const Port& one : named) {
-      left.push_back(one.device + ":" + (one.number.empty() ? "1" : one.number));
+      left.push_back(fmt::format("{}:{}", one.device, one.number.empty() ? "1" : one.number));
     }
   }
   return fmt::format("{}", fmt::join(left, ","));
