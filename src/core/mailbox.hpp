@@ -100,8 +100,8 @@ class Mailbox {
   std::size_t buffers_out() const { return heap_.out(); }
   // Bytes of these buffers and of those kept for reuse.
   std::size_t buffer_bytes() const { return heap_.bytes(); }
-  // Bytes of messages that are stored or arriving without a receive, with the overhead of keeping
-  // them.
+  // Counts of waiting receives, and bytes of messages that are stored or arriving without one, with
+  // the overhead of keeping them.
   const FlowControl& flow() const { return flow_; }
   // For deadlock reports: calls f(peer, tag) for each waiting receive.
   template <class F>
