@@ -9,6 +9,15 @@
 #include <vector>
 #endif
 
+#ifdef PITH_SIMT_TSAN
+extern "C" {  // of ThreadSanitizer's library, which has no header for them
+void AnnotateIgnoreReadsBegin(const char* file, int line);
+void AnnotateIgnoreReadsEnd(const char* file, int line);
+void AnnotateIgnoreWritesBegin(const char* file, int line);
+void AnnotateIgnoreWritesEnd(const char* file, int line);
+}
+#endif
+
 namespace pith::simt {
 
 #ifdef PITH_SIMT_TSAN
@@ -53,11 +62,20 @@ struct Words::Inside {
 
 namespace {
 
-// Memory is the scheduler's: ThreadSanitizer looks at who allocates it and who frees it.
+// Memory is the scheduler's: ThreadSanitizer looks at who allocates it and who frees it. What else
+// is done meanwhile is not looked at, as it is on the stack of the fiber.
 class AsScheduler {
  public:
-  explicit AsScheduler(void* scheduler) : self_(races_this_fiber()) { races_switch_to(scheduler); }
-  ~AsScheduler() { races_switch_to(self_); }
+  explicit AsScheduler(void* scheduler) : self_(races_this_fiber()) {
+    races_switch_to(scheduler);
+    AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
+    AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
+  }
+  ~AsScheduler() {
+    AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
+    AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
+    races_switch_to(self_);
+  }
   AsScheduler(const AsScheduler&) = delete;
   AsScheduler& operator=(const AsScheduler&) = delete;
 
